@@ -1,0 +1,121 @@
+"""Cron expressions: five fields or a macro, and nothing that Dagster would refuse."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from typing import Annotated, Any
+
+from cronsim import CronSim, CronSimError
+from pydantic import BeforeValidator, WithJsonSchema
+
+from filejobs_dagster.settings.problems import kind, mistake, shown
+
+MACROS: dict[str, str] = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+"""The macros that both cronsim and Dagster know, with the five fields they stand for."""
+
+_FIELDS = ("minute", "hour", "day of month", "month", "day of week")
+_HOW = (
+    'write five fields in quotes, such as "*/15 * * * *" or "0 3 * * MON", or one of '
+    + ", ".join(MACROS)
+)
+# Dagster knows neither LW nor 5L, and takes a # only where it stands alone.
+_POINT = r"(?:\*|[0-9]+|[A-Za-z]{3})"
+_ITEM = rf"{_POINT}(?:-{_POINT})?(?:/[0-9]+)?"
+_LIST = re.compile(rf"{_ITEM}(,{_ITEM})*")
+_LAST_DAY = re.compile(r"[Ll]")
+_NTH_WEEKDAY = re.compile(r"[0-9A-Za-z]+#[1-5]")
+_NAMES = re.compile(r"[A-Za-z]+")
+_NAMED_FIELDS = frozenset({"month", "day of week"})
+_BEFORE_ALL = datetime(2024, 1, 1, tzinfo=timezone.utc)
+
+
+def checked_cron(text: str) -> str:
+    """Check a cron expression, and return it with single spaces.
+
+    It may be stricter than Dagster (`?`, `9-5`, days that never come) but never accepts what
+    Dagster refuses.
+
+    Raises:
+        PydanticCustomError: It is not one; says which field is wrong.
+    """
+    fields = text.split()
+    if len(fields) == 1 and text.strip().startswith("@"):
+        return _macro(text.strip())
+    if len(fields) != len(_FIELDS):
+        seconds = " (there is no field for seconds)" if len(fields) == len(_FIELDS) + 1 else ""
+        raise mistake(
+            f"{shown(text)} is not a cron expression: it has {len(fields)} fields{seconds}", _HOW
+        )
+    _check_fields(text, fields)
+    _check_comes(text, fields)
+    return " ".join(fields)
+
+
+def _macro(text: str) -> str:
+    if text not in MACROS:
+        raise mistake(f"{_quoted_macro(text)} is not a moment in time that a schedule knows", _HOW)
+    return text
+
+
+def _quoted_macro(text: str) -> str:
+    return repr(text) if re.fullmatch(r"@[A-Za-z]{1,12}", text) else shown(text)
+
+
+def _check_fields(text: str, fields: list[str]) -> None:
+    for position, (name, field) in enumerate(zip(_FIELDS, fields, strict=True)):
+        alone = ["*"] * len(_FIELDS)
+        alone[position] = field
+        if not _spelled_for_dagster(name, field) or not _known(" ".join(alone)):
+            raise mistake(
+                f"{shown(text)} is not a cron expression: its {name} {shown(field)} is wrong", _HOW
+            )
+
+
+def _spelled_for_dagster(name: str, field: str) -> bool:
+    if name == "day of month" and _LAST_DAY.fullmatch(field):
+        return True
+    if name == "day of week" and _NTH_WEEKDAY.fullmatch(field):
+        return True
+    if _LIST.fullmatch(field) is None:
+        return False
+    return name in _NAMED_FIELDS or not _NAMES.search(field)
+
+
+def _known(expression: str) -> bool:
+    try:
+        CronSim(expression, _BEFORE_ALL)
+    except CronSimError:
+        return False
+    return True
+
+
+def _check_comes(text: str, fields: list[str]) -> None:
+    # The day of week is left out: with one, cronsim would take the days of February 31st from
+    # it, where Dagster refuses the whole.
+    try:
+        next(CronSim(" ".join([*fields[:4], "*"]), _BEFORE_ALL))
+    except (CronSimError, StopIteration):
+        raise mistake(f"{shown(text)} names a day that no calendar has", _HOW) from None
+
+
+def _from_file(value: Any) -> str:
+    if not isinstance(value, str):
+        raise mistake(f"found {kind(value)} where a cron expression belongs", _HOW)
+    return checked_cron(value)
+
+
+Cron = Annotated[
+    str,
+    BeforeValidator(_from_file),
+    WithJsonSchema({"type": "string", "examples": ["*/15 * * * *", "0 3 * * MON", "@daily"]}),
+]
+"""A cron expression that Dagster accepts too."""

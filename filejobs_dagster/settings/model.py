@@ -1,0 +1,231 @@
+"""`filejobs.yaml` as types."""
+
+# pydantic reads the annotations when the module runs, so nothing may move under TYPE_CHECKING.
+# ruff: noqa: TC001
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    StrictBool,
+    ValidationError,
+    ValidationInfo,
+)
+
+from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.jobs import JobSettings, model_of
+from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
+from filejobs_dagster.settings.secrets import Secret
+from filejobs_dagster.settings.section import Found, Section, failed, mistakes_in, nearest
+from filejobs_dagster.settings.storage import BucketSettings, overlaps_between
+from filejobs_dagster.settings.values import Day, Identifier, Installation, Text, between
+
+_SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
+
+
+class DatabaseSettings(Section):
+    """The PostgreSQL database that holds the project's tables."""
+
+    url: Secret = Field(
+        description="The connection string or URL, by the environment variable that holds it.",
+        examples=[{"env": "FILEJOBS_DATABASE_URL"}],
+    )
+    schema_name: Identifier = Field(
+        default="public",
+        alias="schema",
+        description="The schema of the project's tables.",
+        examples=["public"],
+    )
+    connect_timeout: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+        default=timedelta(seconds=10),
+        description="How long one attempt to connect may take.",
+        examples=["10s"],
+    )
+    statement_timeout: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+        default=timedelta(seconds=30),
+        description="How long one statement may take.",
+        examples=["30s"],
+    )
+    lock_timeout: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+        default=timedelta(seconds=5),
+        description="How long one statement may wait for a lock.",
+        examples=["5s"],
+    )
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] | None = (
+        Field(
+            default=None,
+            description="Passed through to libpq: whether TLS is used, and what it verifies.",
+            examples=["verify-full"],
+        )
+    )
+    sslrootcert: Text | None = Field(
+        default=None,
+        description="Passed through to libpq: the file of trusted certificate authorities, or "
+        "system.",
+        examples=["/etc/ssl/certs/ca-certificates.crt"],
+    )
+    sslcert: Text | None = Field(
+        default=None,
+        description="Passed through to libpq: the file of the client's certificate.",
+        examples=["/run/secrets/filejobs.crt"],
+    )
+    sslkey: Text | None = Field(
+        default=None,
+        description="Passed through to libpq: the file of the client's private key.",
+        examples=["/run/secrets/filejobs.key"],
+    )
+
+
+def _jobs(said: Any, info: ValidationInfo) -> dict[str, JobSettings]:
+    if not isinstance(said, Mapping):
+        raise mistake(
+            f"found {kind(said)} where a mapping of jobs belongs",
+            "write the name of a job and its settings, or {} for none",
+        )
+    jobs: dict[str, JobSettings] = {}
+    found: list[Found] = []
+    for name, job in said.items():
+        if name not in BY_NAME:
+            found.append(((name,), mistake("no job has this name", nearest(name, JOB_NAMES))))
+            continue
+        try:
+            jobs[name] = model_of(name).model_validate(job, context=info.context)
+        except ValidationError as error:
+            found.extend(((name, *path), words) for path, words in mistakes_in(error))
+    if found:
+        raise failed("jobs", found)
+    return jobs
+
+
+class Settings(Section):
+    """Everything that `filejobs.yaml` says."""
+
+    installation: Installation = Field(
+        description="The name of this installation, which tags every run. Lowercase letters, "
+        "digits, -, _ and ., at most 63.",
+        examples=["acme-production"],
+    )
+    allow_live: StrictBool = Field(
+        default=True,
+        description="False makes every run dry, whatever it asks for. The environment variable "
+        "FILEJOBS_ALLOW_LIVE=0 does the same without a change of this file.",
+        examples=[True],
+    )
+    backfill_from: Day = Field(
+        default=date(2025, 1, 1),
+        description="The first day that the Partitions tab shows.",
+        examples=["2025-01-01"],
+    )
+    database: DatabaseSettings = Field(
+        description="The PostgreSQL database of the project's tables.",
+        examples=[{"url": {"env": "FILEJOBS_DATABASE_URL"}}],
+    )
+    buckets: dict[str, BucketSettings] = Field(
+        default_factory=dict,
+        description="The buckets, by the name that jobs use for them. May be empty only if no job "
+        "in jobs deletes bytes.",
+        examples=[{"uploads": {"bucket": "acme-uploads", "owns": ["files/"], "min_age": "48h"}}],
+    )
+    jobs: Annotated[dict[str, SerializeAsAny[JobSettings]], PlainValidator(_jobs)] = Field(
+        default_factory=dict,
+        description="The jobs that this installation runs. A job that stands here and never ran "
+        "is raised.",
+        examples=[{"upload_reservations": {"by_hand": True}}],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at what buckets own together, and at which bucket each job means."""
+        buckets, jobs = _entries(said.get("buckets")), _entries(said.get("jobs"))
+        for name in buckets:
+            if not name.strip():
+                yield (
+                    ("buckets", name),
+                    mistake("this name is empty", "write a name for jobs to use"),
+                )
+        for path, words in overlaps_between(buckets):
+            yield ("buckets", *path), words
+        if said.get("buckets", {}) == {}:
+            yield from _without_bucket(jobs)
+        else:
+            yield from _unknown_bucket(jobs, buckets)
+
+    def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
+        """The bucket that a job deletes bytes from, with the name of its entry.
+
+        Raises:
+            SettingsError: The job does not stand in the settings, deletes no bytes, or it is not
+                clear which of several buckets is meant.
+        """
+        job = self.jobs.get(job_name)
+        path = f"jobs.{job_name}"
+        if job is None:
+            raise _no_bucket(path, "the job does not stand in the settings", "write it there")
+        if not BY_NAME[job_name].deletes_bytes:
+            raise _no_bucket(path, "the job deletes no bytes", "ask for no bucket")
+        named = getattr(job, "bucket", None)
+        if named is None and len(self.buckets) == 1:
+            ((named, _),) = self.buckets.items()
+        if named is None:
+            raise _no_bucket(
+                path, "it names no bucket", f"name one of {', '.join(self.buckets) or 'buckets'}"
+            )
+        return named, self.buckets[named]
+
+
+def _no_bucket(path: str, found: str, expected: str) -> SettingsError:
+    return SettingsError((Problem(path, found, expected),))
+
+
+def _entries(said: Any) -> dict[str, Mapping[str, Any]]:
+    """The mappings in a mapping, from a file or from models that were built in Python."""
+    if not isinstance(said, Mapping):
+        return {}
+    entries: dict[str, Mapping[str, Any]] = {}
+    for name, entry in said.items():
+        if isinstance(entry, Section):
+            entries[name] = {key: getattr(entry, key) for key in entry.model_fields_set}
+        elif isinstance(entry, Mapping):
+            entries[name] = entry
+    return entries
+
+
+def _without_bucket(jobs: Mapping[str, Any]) -> Iterator[Found]:
+    deleting = [name for name in jobs if name in BY_NAME and BY_NAME[name].deletes_bytes]
+    if deleting:
+        yield (
+            ("buckets",),
+            mistake(
+                f"there is no bucket, and {', '.join(deleting)} deletes bytes",
+                "write a bucket with bucket, owns and min_age",
+            ),
+        )
+
+
+def _unknown_bucket(
+    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Any]
+) -> Iterator[Found]:
+    for name, job in jobs.items():
+        if "bucket" not in model_of(name).model_fields:
+            continue
+        named = job.get("bucket")
+        if named is None and len(buckets) > 1:
+            yield (
+                ("jobs", name, "bucket"),
+                mistake(
+                    f"it is missing, and there are {len(buckets)} buckets",
+                    f"name one of {', '.join(buckets)}",
+                ),
+            )
+        if isinstance(named, str) and named.strip() and named not in buckets:
+            yield (
+                ("jobs", name, "bucket"),
+                mistake(f"no entry of buckets is called {shown(named)}", nearest(named, buckets)),
+            )

@@ -1,0 +1,309 @@
+"""The buckets of `filejobs.yaml`: what an installation owns in them, and what protects it."""
+
+# pydantic reads the annotations when the module runs, so nothing may move under TYPE_CHECKING.
+# ruff: noqa: TC001
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, StrictBool, StrictInt
+
+from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.problems import Steps, at, mistake, shown
+from filejobs_dagster.settings.secrets import Secret
+from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.values import (
+    BucketName,
+    Endpoint,
+    Prefix,
+    Query,
+    Text,
+    between,
+)
+
+WHOLE_BUCKET = ""
+"""The prefix that every key begins with."""
+
+_KEYS = ("access_key_id", "secret_access_key")
+
+
+class SourceSettings(Section):
+    """A query of the operator's that returns keys which are in use."""
+
+    name: Text = Field(
+        description="What reports call this source. Unique within the bucket.",
+        examples=["avatars"],
+    )
+    sql: Query = Field(
+        description="One SELECT that returns one column of keys, exactly as they stand in the "
+        "bucket. No semicolon.",
+        examples=["select avatar_key from account"],
+    )
+    min_rows: StrictInt = Field(
+        default=1,
+        ge=0,
+        description="The fewest rows a sane answer has. Fewer fail the run with nothing deleted; "
+        "0 says that an empty answer is normal.",
+        examples=[1],
+    )
+
+
+class BucketSettings(Section):
+    """A bucket, the part of it that this installation may collect in, and how to reach it."""
+
+    bucket: BucketName = Field(
+        description="The bucket's name on the server.", examples=["acme-uploads"]
+    )
+    endpoint_url: Endpoint | None = Field(
+        default=None,
+        description="The server's address, for anything but AWS.",
+        examples=["https://s3.example.com"],
+    )
+    region: Text | None = Field(
+        default=None,
+        description="The region. Without it, botocore's own search decides.",
+        examples=["eu-central-1"],
+    )
+    access_key_id: Secret | None = Field(
+        default=None,
+        description="The access key. With neither this nor secret_access_key, botocore's own "
+        "credential chain decides (environment, profile, instance role).",
+        examples=[{"env": "FILEJOBS_S3_ACCESS_KEY_ID"}],
+    )
+    secret_access_key: Secret | None = Field(
+        default=None,
+        description="The secret that belongs to access_key_id.",
+        examples=[{"env": "FILEJOBS_S3_SECRET_ACCESS_KEY"}],
+    )
+    session_token: Secret | None = Field(
+        default=None,
+        description="The token of temporary credentials. Needs access_key_id and "
+        "secret_access_key.",
+        examples=[{"env": "FILEJOBS_S3_SESSION_TOKEN"}],
+    )
+    addressing: Literal["auto", "path", "virtual"] = Field(
+        default="auto",
+        description="Where the bucket's name goes: into the path or into the host. Most servers "
+        "that are not AWS want path.",
+        examples=["path"],
+    )
+    content_md5: StrictBool = Field(
+        default=False,
+        description="Send Content-MD5 with a batch deletion, for servers that answer 400 to the "
+        "newer checksums.",
+        examples=[True],
+    )
+    max_attempts: StrictInt = Field(
+        default=5,
+        ge=1,
+        le=20,
+        description="How often one request is tried before it counts as failed.",
+        examples=[5],
+    )
+    owns: list[Prefix] = Field(
+        default_factory=list,
+        description="The prefixes in which this installation may collect; everything else is "
+        "never touched. Each ends in a slash, and none lies inside another.",
+        examples=[["files/"]],
+    )
+    owns_whole_bucket: StrictBool = Field(
+        default=False,
+        description="True says that every key of the bucket may be collected. Stands instead of "
+        "owns.",
+        examples=[True],
+    )
+    protect: list[Text] = Field(
+        default_factory=list,
+        description="Prefixes or exact keys that are never deleted, whoever asks. Wins over "
+        "everything.",
+        examples=[["files/brand/"]],
+    )
+    min_age: Annotated[Duration, between(timedelta(hours=24))] = Field(
+        description="The age under which no unreferenced object is an orphan. It exceeds the "
+        "longest upload; the floor is 24h.",
+        examples=["48h"],
+    )
+    sources: list[SourceSettings] = Field(
+        default_factory=list,
+        description="Queries for keys that are in use, in addition to the project's own tables.",
+        examples=[[{"name": "avatars", "sql": "select avatar_key from account"}]],
+    )
+
+    @property
+    def owned_prefixes(self) -> tuple[str, ...]:
+        """`owns`, or the empty prefix when the whole bucket is owned."""
+        return (WHOLE_BUCKET,) if self.owns_whole_bucket else tuple(self.owns)
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at ownership, protection, credentials and the names of sources."""
+        yield from _ownership(said)
+        yield from _overlaps_within(said)
+        yield from _useless_protection(said)
+        yield from _credentials(said)
+        yield from _repeated_sources(said)
+
+
+def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found]:
+    """Find prefixes that two entries own in the same bucket of the same server.
+
+    Args:
+        buckets: The entries as the file has them, by their name.
+
+    Yields:
+        Mistakes with paths that begin with the entry's name.
+    """
+    owned: list[tuple[str, tuple[str, str], Steps, str]] = []
+    for name, said in buckets.items():
+        place = _place(said)
+        if place is None:
+            continue
+        for path, prefix in _owned(said):
+            owned.append((name, place, path, prefix))
+    for index, (name, place, path, prefix) in enumerate(owned):
+        for other_name, other_place, other_path, other in owned[:index]:
+            if name != other_name and place == other_place and _overlap(prefix, other):
+                yield (
+                    (name, *path),
+                    mistake(
+                        f"{_prefix_in_words(prefix)} overlaps {_prefix_in_words(other)} of "
+                        f"{at(('buckets', other_name, *other_path))}: both entries are the bucket "
+                        f"{shown(place[1])} of the same server",
+                        "give every prefix to one entry only",
+                    ),
+                )
+
+
+def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:
+    whole = said.get("owns_whole_bucket") is True
+    if whole and "owns" in said:
+        yield (
+            ("owns",),
+            mistake("it stands beside owns_whole_bucket: true", "keep one of the two"),
+        )
+    elif not whole and "owns" not in said:
+        yield (
+            ("owns",),
+            mistake(
+                "it is missing",
+                "write the prefixes in which this installation may collect, for example "
+                "owns: [files/], or owns_whole_bucket: true",
+            ),
+        )
+    elif not whole and said["owns"] == []:
+        yield (
+            ("owns",),
+            mistake(
+                "it names no prefix",
+                "write at least one, such as files/, or owns_whole_bucket: true instead",
+            ),
+        )
+
+
+def _overlaps_within(said: Mapping[str, Any]) -> Iterator[Found]:
+    if said.get("owns_whole_bucket") is True:
+        return
+    owned = list(_owned(said))
+    for index, (path, prefix) in enumerate(owned):
+        for other_path, other in owned[:index]:
+            if _overlap(prefix, other):
+                shorter = min(prefix, other, key=len)
+                yield (
+                    path,
+                    mistake(
+                        f"the prefix {shown(prefix)} overlaps {shown(other)} of {at(other_path)}",
+                        f"keep {shown(shorter)}, which owns both",
+                    ),
+                )
+
+
+def _useless_protection(said: Mapping[str, Any]) -> Iterator[Found]:
+    protect = said.get("protect")
+    if said.get("owns_whole_bucket") is True or not isinstance(protect, list):
+        return
+    for index, entry in enumerate(protect):
+        if isinstance(entry, str) and entry.startswith("/"):
+            yield (
+                ("protect", index),
+                mistake(
+                    f"{shown(entry)} begins with /, so it protects nothing that is owned",
+                    f"write {shown(entry.lstrip('/'))}",
+                ),
+            )
+
+
+def _credentials(said: Mapping[str, Any]) -> Iterator[Found]:
+    given = [key for key in _KEYS if said.get(key) is not None]
+    if len(given) == 1:
+        (absent,) = set(_KEYS) - set(given)
+        yield (
+            (absent,),
+            mistake(
+                f"it is missing beside {given[0]}",
+                "write both, or neither for botocore's own credential chain",
+            ),
+        )
+    if not given and said.get("session_token") is not None:
+        yield (
+            ("session_token",),
+            mistake("it stands alone", f"write {_KEYS[0]} and {_KEYS[1]} too"),
+        )
+
+
+def _repeated_sources(said: Mapping[str, Any]) -> Iterator[Found]:
+    sources = said.get("sources")
+    first: dict[str, int] = {}
+    for index, source in enumerate(sources if isinstance(sources, list) else []):
+        name = source.get("name") if isinstance(source, Mapping) else getattr(source, "name", None)
+        if not isinstance(name, str):
+            continue
+        if name in first:
+            yield (
+                ("sources", index, "name"),
+                mistake(
+                    f"sources[{first[name]}] has the same name {shown(name)}",
+                    "give every source of a bucket a name of its own",
+                ),
+            )
+        first.setdefault(name, index)
+
+
+def _place(said: Mapping[str, Any]) -> tuple[str, str] | None:
+    bucket, endpoint = said.get("bucket"), said.get("endpoint_url")
+    if not isinstance(bucket, str) or not isinstance(endpoint, str | None):
+        return None
+    return _server(endpoint), bucket
+
+
+def _server(endpoint: str | None) -> str:
+    if endpoint is None:
+        return ""
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return endpoint
+    # http and https of one host and port cannot both be the server, so the scheme says nothing.
+    return f"{parts.hostname}:{port}{parts.path.rstrip('/')}"
+
+
+def _owned(said: Mapping[str, Any]) -> Iterator[tuple[Steps, str]]:
+    if said.get("owns_whole_bucket") is True:
+        yield ("owns_whole_bucket",), WHOLE_BUCKET
+        return
+    owns = said.get("owns")
+    for index, prefix in enumerate(owns if isinstance(owns, list) else []):
+        # Without its slash it is a mistake of its own, and would overlap by accident.
+        if isinstance(prefix, str) and prefix.endswith("/"):
+            yield ("owns", index), prefix
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _prefix_in_words(prefix: str) -> str:
+    return f"the prefix {shown(prefix)}" if prefix else "the whole bucket"

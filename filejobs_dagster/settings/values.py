@@ -1,0 +1,216 @@
+"""The kinds of single values that settings hold, each checked with words of its own."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    StrictStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from filejobs_dagster.settings.durations import format_duration
+from filejobs_dagster.settings.problems import kind, mistake, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INSTALLATION = re.compile(r"[a-z0-9._-]{1,63}")
+"""What an installation may be called; it becomes a tag of every run."""
+
+CEILING = timedelta(days=3650)
+"""No setting is longer: ten years back from any clock is still a date."""
+
+_FIRST_DAY = date(2000, 1, 1)
+_IDENTIFIER = r"[a-z_][a-z0-9_]{0,62}"
+
+
+def between(floor: timedelta, ceiling: timedelta = CEILING) -> AfterValidator:
+    """Bound a duration, both ends included; the message names the field and the bound."""
+
+    def check(value: timedelta, info: ValidationInfo) -> timedelta:
+        if value < floor:
+            raise mistake(
+                f"{info.field_name} is under the floor of {format_duration_in_hours(floor)}: "
+                f"{format_duration(value)}",
+                f"write {format_duration_in_hours(floor)} or more",
+            )
+        if value > ceiling:
+            raise mistake(
+                f"{info.field_name} is over the ceiling of {format_duration_in_hours(ceiling)}: "
+                f"{format_duration(value)}",
+                f"write {format_duration_in_hours(ceiling)} or less",
+            )
+        return value
+
+    return AfterValidator(check)
+
+
+def format_duration_in_hours(bound: timedelta) -> str:
+    """Write a bound as people speak of it: one day is `24h`."""
+    return "24h" if bound == timedelta(days=1) else format_duration(bound)
+
+
+def _matching(pattern: str, found: Callable[[str], str], expected: str) -> Callable[[str], str]:
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise mistake(found(value), expected)
+        return value
+
+    return check
+
+
+def _not_empty(value: str) -> str:
+    if not value.strip():
+        raise mistake("it is empty", "write something, or leave the key out if it is optional")
+    return value
+
+
+def _bucket_name(value: str) -> str:
+    if not value.strip() or "/" in value:
+        raise mistake(
+            f"{shown(value)} is not the name of a bucket",
+            "write the bucket's name alone, without s3:// and without a path",
+        )
+    return value
+
+
+def _endpoint(value: str) -> str:
+    expected = "write http:// or https:// and a host, such as https://s3.example.com:9000"
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018 - raises for a port that is no number
+    except ValueError:
+        raise mistake("it is not a URL", expected) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise mistake("it is not an http or https URL", expected)
+    if "@" in parts.netloc:
+        raise mistake(
+            "it holds a user or a password",
+            "write the address alone; access_key_id and secret_access_key take {env: NAME}",
+        )
+    if parts.query or parts.fragment:
+        raise mistake("it has a query or a fragment", expected)
+    return value
+
+
+def _prefix(value: str) -> str:
+    if not value:
+        raise mistake(
+            "an empty prefix would be the whole bucket",
+            "write a prefix that ends in /, or owns_whole_bucket: true instead of owns",
+        )
+    if value.startswith("/"):
+        without = value.lstrip("/")
+        raise mistake(
+            f"the prefix {shown(value)} begins with /, and keys do not",
+            f"write {shown(without)}" if without else "write a prefix such as 'files/'",
+        )
+    if not value.endswith("/"):
+        raise mistake(
+            f"the prefix {shown(value)} does not end in /, so it would also own keys that only "
+            "begin alike",
+            f"write {shown(value + '/')}",
+        )
+    return value
+
+
+def _one_query(value: str) -> str:
+    # Nothing of the text is shown: a query may hold what its author wanted to hide.
+    if not value.strip():
+        raise mistake("the query is empty", "write one SELECT that returns one column of keys")
+    if ";" in value:
+        raise mistake(
+            "the query has a ; in it",
+            "write one SELECT without any ; (write chr(59) where a text needs one)",
+        )
+    return value
+
+
+def _day(value: Any) -> date:
+    expected = "write a day as year-month-day, such as 2025-01-01"
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        try:
+            value = date.fromisoformat(value)
+        except ValueError:
+            raise mistake(f"{shown(value)} is not a day of any calendar", expected) from None
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise mistake(f"found {shown(value)}, {_kind_of_day(value)}", expected)
+    return value
+
+
+def _kind_of_day(value: Any) -> str:
+    return "a moment" if isinstance(value, datetime) else kind(value)
+
+
+def _first_day(value: date) -> date:
+    today = datetime.now(timezone.utc).date()
+    if value < _FIRST_DAY:
+        raise mistake(
+            f"{value} is before {_FIRST_DAY}", "write the first day on which files could exist"
+        )
+    if value > today:
+        raise mistake(
+            f"{value} is after today in UTC, {today}, which would leave today's run no partition",
+            "write a day that has begun",
+        )
+    return value
+
+
+def _pattern(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+Text = Annotated[
+    StrictStr, AfterValidator(_not_empty), WithJsonSchema({"type": "string", "minLength": 1})
+]
+"""Any text that says something."""
+
+Installation = Annotated[
+    StrictStr,
+    AfterValidator(
+        _matching(
+            INSTALLATION.pattern,
+            lambda value: f"{shown(value)} cannot tag a run",
+            "write lowercase letters, digits, -, _ and . only, at most 63 of them",
+        )
+    ),
+    _pattern(f"^{INSTALLATION.pattern}$"),
+]
+"""The name that tags every run of this installation."""
+
+Identifier = Annotated[
+    StrictStr,
+    AfterValidator(
+        _matching(
+            _IDENTIFIER,
+            lambda value: f"{shown(value)} is not a plain identifier",
+            "write lowercase letters, digits and _, beginning with a letter or _, at most 63",
+        )
+    ),
+    _pattern(f"^{_IDENTIFIER}$"),
+]
+"""A name that PostgreSQL reads without quotes."""
+
+Day = Annotated[date, BeforeValidator(_day), AfterValidator(_first_day)]
+"""A day that has begun."""
+
+BucketName = Annotated[StrictStr, AfterValidator(_bucket_name), _pattern("^[^/]+$")]
+"""The bucket's name on the server."""
+
+Endpoint = Annotated[StrictStr, AfterValidator(_endpoint), _pattern("^https?://[^@?#]+$")]
+"""The address of an S3 server, without credentials."""
+
+Prefix = Annotated[StrictStr, AfterValidator(_prefix), _pattern("^[^/][\\s\\S]*/$")]
+"""The beginning of keys, ending in a slash."""
+
+Query = Annotated[StrictStr, AfterValidator(_one_query), _pattern("^[^;]*[^;\\s][^;]*$")]
+"""One SQL query, without a semicolon anywhere."""

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+from dagster._utils.schedules import is_valid_cron_string
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic_core import PydanticCustomError
+
+from filejobs_dagster.settings.cron import MACROS, checked_cron
+
+RIGHT = [
+    "*/15 * * * *",
+    "0 3 * * *",
+    "0 3 * * MON",
+    "0 3 * * mon-fri",
+    "0 3 * * 0",
+    "0 3 * * 7",
+    "0 3 * JAN,JUL *",
+    "0 3 L * *",
+    "0 3 * * MON#1",
+    "0 3 29 2 *",
+    "0,30 8-18/2 1-7 */3 1-5",
+    "5/10 * * * *",
+    " 0  3 * * * ",
+    *MACROS,
+]
+WRONG = [
+    "",
+    " ",
+    "daily",
+    "@reboot",
+    "@DAILY",
+    "@every 5m",
+    "* * * *",
+    "* * * * * *",
+    "60 * * * *",
+    "0 24 * * *",
+    "0 25 * * *",
+    "0 3 0 * *",
+    "0 3 32 * *",
+    "0 3 * 13 *",
+    "0 3 * * 8",
+    "0 3 31 2 *",
+    "0 3 30 2 *",
+    "0 3 31 2 1",
+    "0 3 30,31 2 *",
+    "0 3 31 4 *",
+    "0 3 ? * *",
+    "0 3 LW * *",
+    "0 3 * * 5L",
+    "0 3 * * MON#6",
+    "0 3 * * MON#1,TUE",
+    "0 R * * *",
+    "H 3 * * *",
+    "MON 3 * * *",
+    "0 9-5 * * *",
+    "*/0 * * * *",
+    "1,,2 * * * *",
+    "٣ * * * *",
+    "-5 * * * *",
+    "0 3 * * *; 0 4 * * *",
+]
+
+
+def accepted(text: str) -> str | None:
+    try:
+        return checked_cron(text)
+    except PydanticCustomError:
+        return None
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_an_expression_that_both_know_is_accepted(text: str) -> None:
+    checked = accepted(text)
+    assert checked == " ".join(text.split())
+    assert is_valid_cron_string(checked)
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_an_expression_that_one_of_them_refuses_or_that_never_comes_is_refused(text: str) -> None:
+    assert accepted(text) is None
+
+
+_NUMBER = st.integers(min_value=0, max_value=61).map(str)
+_NAME = st.sampled_from(
+    ["JAN", "feb", "MON", "sun", "L", "LW", "5L", "MON#1", "7#5", "?", "R", "H"]
+)
+_SPAN = st.builds("{}-{}".format, _NUMBER, _NUMBER)
+_STEP = st.builds(
+    "{}/{}".format,
+    st.one_of(st.just("*"), _NUMBER, _SPAN),
+    st.sampled_from(["0", "1", "5", "70", "x"]),
+)
+_ITEM = st.one_of(st.just("*"), _NUMBER, _SPAN, _STEP, _NAME)
+_FIELD = st.one_of(st.just("*"), _ITEM, st.lists(_ITEM, min_size=2, max_size=3).map(",".join))
+
+
+@settings(max_examples=1000)
+@given(st.lists(_FIELD, min_size=4, max_size=6).map(" ".join))
+@example("* * * * MON#1,3")
+@example("0 0 31 2 MON#1")
+def test_nothing_is_accepted_that_dagster_refuses(text: str) -> None:
+    checked = accepted(text)
+    assert checked is None or is_valid_cron_string(checked)
+
+
+@given(st.text(alphabet="0123456789*/,-# @LWMONsunJANHR?", max_size=25))
+def test_no_text_is_accepted_that_dagster_refuses(text: str) -> None:
+    checked = accepted(text)
+    assert checked is None or is_valid_cron_string(checked)
+
+
+def test_the_wrong_field_is_named() -> None:
+    with pytest.raises(PydanticCustomError, match="its hour '25' is wrong"):
+        checked_cron("0 25 * * *")
+    with pytest.raises(PydanticCustomError, match=r"6 fields \(there is no field for seconds\)"):
+        checked_cron("0 * * * * *")
+    with pytest.raises(PydanticCustomError, match="a day that no calendar has"):
+        checked_cron("0 3 31 2 *")
