@@ -1,0 +1,1 @@
+"""The audit log: hash chains of canonical JSON events."""

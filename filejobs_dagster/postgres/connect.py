@@ -1,0 +1,270 @@
+"""Connections and transactions to the operator's database.
+
+Every setting is made with SET LOCAL at the start of a transaction, never for a session: behind
+PgBouncer in transaction mode a session setting would reach a stranger's transaction.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Connection: TypeAlias = psycopg.Connection[TupleRow]
+
+APPLICATION_NAME_BYTES = 63
+"""PostgreSQL cuts `application_name` here (NAMEDATALEN - 1)."""
+
+_KEEP_ALIVE: Mapping[str, int] = {
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+_UNREADABLE = (psycopg.ProgrammingError, UnicodeError)
+"""`%ba` in a password is no UTF-8 once it is decoded."""
+
+
+class DatabaseUnavailable(Exception):
+    """The database could not be reached; the message says where and what to check."""
+
+
+class RevealsSecret(Protocol):
+    """A secret that gives its value only when asked."""
+
+    def reveal(self) -> str:
+        """Return the value."""
+        ...
+
+
+class DatabaseOptions(Protocol):
+    """What `filejobs.yaml` says under `database`."""
+
+    @property
+    def url(self) -> RevealsSecret:
+        """The connection string."""
+        ...
+
+    @property
+    def schema_name(self) -> str:
+        """The schema that holds the project's tables."""
+        ...
+
+    @property
+    def connect_timeout(self) -> timedelta:
+        """How long one connection attempt may take."""
+        ...
+
+    @property
+    def statement_timeout(self) -> timedelta:
+        """How long one statement may take."""
+        ...
+
+    @property
+    def lock_timeout(self) -> timedelta:
+        """How long one statement may wait for a lock."""
+        ...
+
+    @property
+    def sslmode(self) -> str | None:
+        """The libpq option of that name."""
+        ...
+
+    @property
+    def sslrootcert(self) -> str | None:
+        """The libpq option of that name."""
+        ...
+
+    @property
+    def sslcert(self) -> str | None:
+        """The libpq option of that name."""
+        ...
+
+    @property
+    def sslkey(self) -> str | None:
+        """The libpq option of that name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where the project's tables are, and the limits under which they are used.
+
+    Attributes:
+        url: A libpq connection string or URL; a secret, never shown.
+        schema: The schema that holds the project's tables.
+        connect_timeout: Limit of one connection attempt.
+        statement_timeout: Limit of one statement.
+        lock_timeout: Limit of waiting for one lock.
+        tls: libpq's TLS options, passed through (`sslmode`, `sslrootcert`, …).
+    """
+
+    url: str = field(repr=False)
+    schema: str = "public"
+    connect_timeout: timedelta = timedelta(seconds=10)
+    statement_timeout: timedelta = timedelta(seconds=30)
+    lock_timeout: timedelta = timedelta(seconds=5)
+    tls: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: DatabaseOptions) -> Database:
+        """Build from the settings of `filejobs.yaml`."""
+        tls = {
+            "sslmode": options.sslmode,
+            "sslrootcert": options.sslrootcert,
+            "sslcert": options.sslcert,
+            "sslkey": options.sslkey,
+        }
+        return cls(
+            url=options.url.reveal(),
+            schema=options.schema_name,
+            connect_timeout=options.connect_timeout,
+            statement_timeout=options.statement_timeout,
+            lock_timeout=options.lock_timeout,
+            tls={name: value for name, value in tls.items() if value is not None},
+        )
+
+    def connect(self, purpose: str) -> Connection:
+        """Open a connection in autocommit mode; transactions are opened by `transaction`.
+
+        Args:
+            purpose: Appears as `application_name` behind `filejobs/`, cut to 63 bytes.
+
+        Raises:
+            DatabaseUnavailable: The connection could not be made.
+        """
+        conninfo = make_conninfo(
+            self._readable_url(purpose),
+            connect_timeout=max(1, round(self.connect_timeout.total_seconds())),
+            application_name=application_name(purpose),
+            **self.tls,
+            **_KEEP_ALIVE,
+        )
+        try:
+            # PgBouncer in transaction mode gives each transaction another server, where a
+            # statement that was prepared before does not exist.
+            connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            raise DatabaseUnavailable(
+                f"Could not connect to PostgreSQL at {self.address()} for {purpose}: "
+                f"{type(error).__name__}: {_without_newlines(error)}. "
+                "Check that the server runs, that the address and the role in the database "
+                "variable are right, and that the server accepts more connections."
+            ) from error
+        # A claim must see what others have committed meanwhile, whatever the role's default says.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return connection
+
+    def _readable_url(self, purpose: str) -> str:
+        """The URL, once it is certain that no later message can quote a piece of the password."""
+        try:
+            complaint = _misread(self.url, conninfo_to_dict(self.url))
+        except _UNREADABLE as error:
+            # libpq quotes what it stumbled over, and that is as often as not the password.
+            complaint = re.sub(r'"[\s\S]*"', "(not shown)", _without_newlines(error))
+        if complaint is None:
+            return self.url
+        raise DatabaseUnavailable(
+            f"Could not connect to PostgreSQL for {purpose}: the address in the database variable "
+            f"cannot be read: {complaint}. It looks like postgresql://role:password@host:5432/name;"
+            " in the password write @ as %40, / as %2F, : as %3A and % as %25."
+        ) from None
+
+    def address(self) -> str:
+        """Host, port and database name, without the role's password."""
+        try:
+            parts = conninfo_to_dict(self.url)
+        except _UNREADABLE:
+            return "an address that libpq cannot read"
+        if _misread(self.url, parts) is not None:
+            return "an address that libpq misreads"
+        host = parts.get("host") or parts.get("hostaddr") or "the default socket"
+        return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
+
+    @contextmanager
+    def transaction(
+        self, connection: Connection, *, read_only: bool = False, unlimited: bool = False
+    ) -> Iterator[psycopg.Cursor[TupleRow]]:
+        """Open one transaction with this database's limits, and commit it at the end.
+
+        Args:
+            connection: One of `connect`.
+            read_only: Make PostgreSQL refuse every write.
+            unlimited: Leave out the statement timeout (a migration may take its time).
+
+        Yields:
+            A cursor inside the transaction.
+        """
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(
+                """
+                SELECT set_config('search_path', %s, true),
+                       set_config('TimeZone', 'UTC', true),
+                       set_config('lock_timeout', %s, true),
+                       set_config('statement_timeout', %s, true),
+                       set_config('idle_in_transaction_session_timeout', '5min', true)
+                """,
+                (
+                    # pg_temp last: a temporary table of that name must not shadow ours.
+                    sql.Identifier(self.schema).as_string(connection) + ", pg_temp",
+                    _milliseconds(self.lock_timeout),
+                    "0" if unlimited else _milliseconds(self.statement_timeout),
+                ),
+            )
+            if read_only:
+                cursor.execute("SET TRANSACTION READ ONLY")
+            yield cursor
+
+
+def application_name(purpose: str) -> str:
+    """`filejobs/` and the purpose, within what PostgreSQL keeps of an application name."""
+    return f"filejobs/{purpose}".encode()[:APPLICATION_NAME_BYTES].decode(errors="ignore")
+
+
+def close_after_interrupt(connection: Connection) -> None:
+    """End a connection whose statement may still run.
+
+    An interrupt in this process does not reach the server: without a cancel the statement goes
+    on and keeps its locks.
+    """
+    if connection.closed:
+        return
+    try:
+        connection.cancel_safe(timeout=5)
+    except psycopg.Error as error:
+        sys.stderr.write(f"filejobs: could not cancel the running statement: {error}\n")
+    connection.close()
+
+
+def _misread(url: str, parts: Mapping[str, object]) -> str | None:
+    """Say where libpq has taken a piece of an unescaped password for something else."""
+    if "://" not in url:
+        return None
+    if "@" in str(parts.get("host") or "")[1:]:
+        return "there is an @ in the host"
+    if not re.fullmatch(r"[0-9,]*", str(parts.get("port") or "")):
+        return "the port is not a number"
+    if "@" in str(parts.get("dbname") or "") and "%40" not in url:
+        return "there is an @ in the database's name"
+    return None
+
+
+def _milliseconds(duration: timedelta) -> str:
+    return f"{round(duration.total_seconds() * 1000)}ms"
+
+
+def _without_newlines(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,167 @@
+"""Numbered SQL files, applied once, in order, under a lock, and never changed afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+_NAME = re.compile(r"^(?P<number>\d{4})_[a-z0-9_]+\.sql$")
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('filejobs/migrate', 0))"
+
+_RECORD_TABLE = """
+CREATE TABLE IF NOT EXISTS filejobs_migration (
+    number     integer PRIMARY KEY,
+    name       text NOT NULL,
+    checksum   text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+
+
+class MigrationRefused(Exception):
+    """The database and the files disagree; nothing was applied."""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One numbered file.
+
+    Attributes:
+        number: Its place in the order, from 1 without gaps.
+        name: The file's name.
+        text: Its SQL.
+    """
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def shipped() -> tuple[Migration, ...]:
+    """Return the migrations of this version, in order.
+
+    Raises:
+        MigrationRefused: A file's name or number breaks the sequence.
+    """
+    folder = resources.files("filejobs_dagster.postgres") / "migrations"
+    found = []
+    for entry in folder.iterdir():
+        match = _NAME.match(entry.name)
+        if match:
+            text = entry.read_text(encoding="utf-8")
+            found.append(Migration(int(match["number"]), entry.name, text))
+    found.sort(key=lambda migration: migration.number)
+    numbers = [migration.number for migration in found]
+    if numbers != list(range(1, len(found) + 1)):
+        raise MigrationRefused(f"The shipped migrations are not numbered 1, 2, 3 …: {numbers}")
+    return tuple(found)
+
+
+def migrate(
+    url: str, schema: str = "public", *, available: Sequence[Migration] | None = None
+) -> list[Migration]:
+    """Bring the schema to this version, in one transaction, and return what was applied.
+
+    Two callers at once wait for each other: the second finds nothing to do.
+
+    Args:
+        url: The database; the role needs CREATE on the schema.
+        schema: Made when it does not exist.
+        available: Other migrations than the shipped ones (for tests).
+
+    Raises:
+        MigrationRefused: An applied file was changed, or the database is ahead of this version.
+        psycopg.Error: A statement failed; nothing of the run was kept.
+    """
+    database = Database(url, schema)
+    with (
+        database.connect("migrate") as connection,
+        database.transaction(connection, unlimited=True) as cursor,
+    ):
+        _wait_for_other_migrations(cursor)
+        if not _schema_exists(cursor, schema):
+            cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        cursor.execute(_RECORD_TABLE)
+        outstanding = _outstanding(cursor, shipped() if available is None else available)
+        for migration in outstanding:
+            # The text is a file of this package and holds no parameters.
+            cursor.execute(migration.text.encode())
+            cursor.execute(
+                "INSERT INTO filejobs_migration (number, name, checksum) VALUES (%s, %s, %s)",
+                (migration.number, migration.name, migration.checksum),
+            )
+    return outstanding
+
+
+def outstanding(database: Database) -> list[Migration]:
+    """Return what `migrate` would apply, without writing anything.
+
+    Raises:
+        MigrationRefused: An applied file was changed, or the database is ahead of this version.
+        DatabaseUnavailable: The database could not be reached.
+    """
+    with (
+        database.connect("migrations") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        cursor.execute("SELECT to_regclass('filejobs_migration') IS NOT NULL")
+        row = cursor.fetchone()
+        if row is None or not row[0]:
+            return list(shipped())
+        return _outstanding(cursor, shipped())
+
+
+def _wait_for_other_migrations(cursor: psycopg.Cursor[TupleRow]) -> None:
+    """Take the lock, however long another caller's migrations need; then limit waiting again."""
+    cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', '0', true)")
+    usual = one(cursor)[0]
+    cursor.execute(_LOCK)
+    cursor.execute("SELECT set_config('lock_timeout', %s, true)", (usual,))
+
+
+def _schema_exists(cursor: psycopg.Cursor[TupleRow], schema: str) -> bool:
+    cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,))
+    return cursor.fetchone() is not None
+
+
+def _outstanding(
+    cursor: psycopg.Cursor[TupleRow], available: Sequence[Migration]
+) -> list[Migration]:
+    cursor.execute("SELECT number, name, checksum FROM filejobs_migration ORDER BY number")
+    by_number = {migration.number: migration for migration in available}
+    applied = set()
+    for number, name, checksum in cursor.fetchall():
+        migration = by_number.get(number)
+        if migration is None:
+            raise MigrationRefused(
+                f"The database has migration {number} ({name}), which this version does not "
+                "know. A newer version of filejobs_dagster migrated it: install that version."
+            )
+        if migration.checksum != checksum:
+            raise MigrationRefused(
+                f"{migration.name} was changed after it had been applied (applied "
+                f"{checksum[:12]}…, now {migration.checksum[:12]}…). Restore the file; a change "
+                "of the schema needs a new numbered file."
+            )
+        applied.add(number)
+    return [migration for migration in available if migration.number not in applied]
