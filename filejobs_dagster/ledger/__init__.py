@@ -1,0 +1,1 @@
+"""What ran and how it ended: progress while a run works, its record afterwards, its standing."""

@@ -1,0 +1,70 @@
+"""How a run ended, as the run itself says it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.ledger.sanitize import printable, sanitize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run's final word.
+
+    Attributes:
+        scanned: Items looked at; None when the run decided nothing.
+        acted: Items collected; None when the run decided nothing.
+        detail: What `job_run.detail` holds: JSON values only.
+        error: Why it failed, or None for success.
+    """
+
+    scanned: int | None = None
+    acted: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True for success."""
+        return self.error is None
+
+    def sanitized(self, known: Iterable[str] = ()) -> Outcome:
+        """The same outcome, as it may be stored and shown.
+
+        Args:
+            known: Values of secrets that must not appear in any spelling.
+        """
+        secrets = tuple(known)
+        return replace(
+            self,
+            detail=sanitized_detail(self.detail, secrets),
+            error=None if self.error is None else sanitize(self.error, known=secrets),
+        )
+
+
+def sanitized_detail(detail: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:
+    """The detail without secrets and without what jsonb refuses (NUL, NaN, infinity).
+
+    Args:
+        detail: JSON values; its texts may quote a server's answer.
+        known: Values of secrets that must not appear in any spelling.
+    """
+    secrets = tuple(known)
+    return {printable(name): _sanitized_value(value, secrets) for name, value in detail.items()}
+
+
+def _sanitized_value(value: Any, secrets: tuple[str, ...]) -> Any:
+    if isinstance(value, str):
+        return sanitize(value, known=secrets)
+    if isinstance(value, dict):
+        return sanitized_detail(value, secrets)
+    if isinstance(value, (list, tuple)):
+        return [_sanitized_value(item, secrets) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

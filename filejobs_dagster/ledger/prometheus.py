@@ -1,0 +1,135 @@
+"""Standings in the text format that Prometheus scrapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from filejobs_dagster.ledger.standing import Word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from filejobs_dagster.ledger.standing import RunSummary, Standing
+
+    Value = Callable[[Standing], float | None]
+
+WORDS: tuple[str, ...] = get_args(Word)
+
+_LABELS = ("installation", "job")
+
+
+def exposition(standings: Sequence[Standing], installation: str) -> str:
+    """The standings as text exposition format.
+
+    What is not known has no sample: a job that never succeeded has no time of its last success,
+    and a run that decided nothing has no counts. Zero would be a claim.
+
+    Args:
+        standings: The jobs to show.
+        installation: The value of the label `installation` on every sample.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Standings(standings, installation))
+    return generate_latest(registry).decode()
+
+
+class _Standings:
+    def __init__(self, standings: Sequence[Standing], installation: str) -> None:
+        self._standings = standings
+        self._installation = installation
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield self._words()
+        for name, meaning, value in _GAUGES:
+            gauge = GaugeMetricFamily(f"filejobs_job_{name}", meaning, labels=_LABELS)
+            for standing in self._standings:
+                found = value(standing)
+                if found is not None:
+                    gauge.add_metric([self._installation, standing.job], float(found))
+            yield gauge
+
+    def _words(self) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(
+            "filejobs_job_standing",
+            "1 for the word that says where the job stands, 0 for the others.",
+            labels=(*_LABELS, "standing"),
+        )
+        for standing in self._standings:
+            for word in WORDS:
+                gauge.add_metric(
+                    [self._installation, standing.job, word], float(standing.word == word)
+                )
+        return gauge
+
+
+def _ended(run: RunSummary | None) -> float | None:
+    return None if run is None else _seconds(run.finished_at)
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.timestamp()
+
+
+_GAUGES: tuple[tuple[str, str, Value], ...] = (
+    (
+        "configured",
+        "1 when the job stands in the settings.",
+        lambda standing: standing.configured,
+    ),
+    (
+        "alarming",
+        "1 when somebody must look, as in `filejobs status --check`.",
+        lambda standing: standing.alarming,
+    ),
+    (
+        "last_run_timestamp_seconds",
+        "End of the newest run of any kind. Absent: no run is recorded.",
+        lambda standing: _ended(standing.last_run),
+    ),
+    (
+        "last_success_timestamp_seconds",
+        "End of the last success in the configured mode over everything due. Absent: never.",
+        lambda standing: _ended(standing.last_success),
+    ),
+    (
+        "last_live_success_timestamp_seconds",
+        "End of the last live success over everything due. Absent: never.",
+        lambda standing: _ended(standing.last_live_success),
+    ),
+    (
+        "age_seconds",
+        "Time since the last success that counts, by the database's clock. Absent: never.",
+        lambda standing: None if standing.age is None else standing.age.total_seconds(),
+    ),
+    (
+        "stale_after_seconds",
+        "The operator's threshold. Absent: none was given.",
+        lambda standing: (
+            None if standing.stale_after is None else standing.stale_after.total_seconds()
+        ),
+    ),
+    (
+        "stale",
+        "1 when the last success is older than the threshold. Absent: there is no threshold.",
+        lambda standing: standing.stale,
+    ),
+    (
+        "consecutive_failures",
+        "Failed runs since the last success that counts.",
+        lambda standing: standing.consecutive_failures,
+    ),
+    (
+        "last_run_scanned",
+        "Items that the newest run looked at. Absent: it decided nothing.",
+        lambda standing: None if standing.last_run is None else standing.last_run.scanned,
+    ),
+    (
+        "last_run_acted",
+        "Items that the newest run acted on. Absent: it decided nothing.",
+        lambda standing: None if standing.last_run is None else standing.last_run.acted,
+    ),
+)

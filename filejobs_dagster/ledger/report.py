@@ -1,0 +1,41 @@
+"""Standings as text that a person can act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from filejobs_dagster.ledger.standing import Standing
+
+_COLUMNS = ("job", "standing", "last success", "why")
+
+
+def alarm_text(standings: Sequence[Standing]) -> str | None:
+    """A short report of the jobs that need somebody, or None when none does.
+
+    The first line is complete in itself: it is what a list of failed ticks shows.
+    """
+    alarming = [standing for standing in standings if standing.alarming]
+    if not alarming:
+        return None
+    summary = ", ".join(f"{standing.job} ({standing.word})" for standing in alarming)
+    many = "1 job needs" if len(alarming) == 1 else f"{len(alarming)} jobs need"
+    return f"{many} attention: {summary}\n\n{table(alarming)}"
+
+
+def table(standings: Sequence[Standing]) -> str:
+    """The standings as an aligned table of plain text."""
+    rows = [_COLUMNS, *(_row(standing) for standing in standings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    )
+
+
+def _row(standing: Standing) -> tuple[str, str, str, str]:
+    success = standing.last_success
+    when = "never" if success is None else f"{success.finished_at:%Y-%m-%d %H:%M} UTC"
+    return standing.job, standing.word, when, standing.reason

@@ -1,0 +1,145 @@
+"""The recorded runs, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.registry import JOB_NAMES
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.ledger.words import Mode
+
+# One look into the index (installation, job, finished_at DESC, id DESC) per job, then a merge: the
+# order over all jobs has no index of its own.
+_NEWEST = """
+SELECT run.*
+  FROM unnest(%(jobs)s::text[]) AS wanted (job)
+ CROSS JOIN LATERAL (
+        SELECT id, run_id, installation, job, started_at, finished_at, outcome, mode, scanned,
+               acted, detail, error
+          FROM job_run
+         WHERE installation = %(installation)s
+           AND job = wanted.job
+           AND (%(mode)s::text IS NULL OR mode = %(mode)s)
+           AND (NOT %(failed)s OR outcome = 'failed')
+           AND (%(since)s::interval IS NULL OR finished_at >= clock_timestamp() - %(since)s)
+         ORDER BY finished_at DESC, id DESC
+         LIMIT %(limit)s) AS run
+ ORDER BY run.finished_at DESC, run.id DESC
+ LIMIT %(limit)s
+"""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One row of `job_run`.
+
+    Attributes:
+        id: The row's number, in the order of recording.
+        run_id: The Dagster run.
+        installation: Whose run.
+        job: A name of the registry.
+        started_at: The run's own start.
+        finished_at: The run's own end.
+        outcome: `ok` or `failed`.
+        mode: The effective mode.
+        scanned: Items looked at; None when the run decided nothing.
+        acted: Items acted on; None when the run decided nothing.
+        detail: Everything else that the run said.
+        error: Why it failed, or None.
+    """
+
+    id: int
+    run_id: str
+    installation: str
+    job: str
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    mode: str
+    scanned: int | None
+    acted: int | None
+    detail: Mapping[str, Any]
+    error: str | None
+
+    @property
+    def took(self) -> timedelta:
+        """From start to end."""
+        return self.finished_at - self.started_at
+
+    @property
+    def window(self) -> str | None:
+        """What it covered: `everything`, a day, or None when nothing was recorded of it."""
+        return _text(_part(self.detail, "window").get("covers"))
+
+    @property
+    def trigger(self) -> str | None:
+        """Through which door it came, or None when that was not recorded."""
+        return _text(_part(self.detail, "trigger").get("kind"))
+
+    @property
+    def trigger_name(self) -> str | None:
+        """Which schedule, sensor or backfill, or None."""
+        return _text(_part(self.detail, "trigger").get("name"))
+
+    @property
+    def truncated(self) -> bool | None:
+        """True when it left due items; None when it did not get to know."""
+        truncated = self.detail.get("truncated")
+        return truncated if isinstance(truncated, bool) else None
+
+    @property
+    def stopped_reason(self) -> str | None:
+        """Why it stopped before everything was done, or None."""
+        return _text(self.detail.get("stopped_reason"))
+
+
+def newest_runs(
+    cursor: psycopg.Cursor[TupleRow],
+    installation: str,
+    *,
+    limit: int,
+    job: str | None = None,
+    mode: Mode | None = None,
+    failed: bool = False,
+    since: timedelta | None = None,
+) -> list[RecordedRun]:
+    """Return the runs that ended last, newest first.
+
+    Args:
+        cursor: In a transaction of any kind; nothing is written.
+        installation: Whose runs.
+        limit: The most runs.
+        job: Only those of this job.
+        mode: Only those that ran in this mode.
+        failed: Only those that failed.
+        since: Only those that ended within this time, by the database's clock.
+    """
+    cursor.execute(
+        _NEWEST,
+        {
+            "jobs": list(JOB_NAMES) if job is None else [job],
+            "installation": installation,
+            "mode": mode,
+            "failed": failed,
+            "since": since,
+            "limit": limit,
+        },
+    )
+    return [RecordedRun(*row) for row in cursor.fetchall()]
+
+
+def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = detail.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

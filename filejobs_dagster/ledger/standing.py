@@ -1,0 +1,377 @@
+"""Where each job stands: did it run, does it sweep, and what is wrong if not.
+
+Only sweeping counts as sweeping: a job's last success is its last successful run in the configured
+mode over everything that was due. No cadence is invented: without a threshold of the operator's,
+`stale` is None. With one, a job that never ran is stale at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+from dateutil.parser import isoparse
+
+from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.registry import JOB_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.ledger.words import Mode
+
+Word = Literal["ok", "ok (dry)", "failed", "stale", "behind", "never run", "unknown"]
+
+Severity = Literal["ok", "warning", "critical", "unknown", "silent"]
+"""`silent`: the job is not in the settings, so nobody asked for it."""
+
+MAX_FAILURES_COUNTED = 1000
+UNITS_SHOWN = 2
+
+# One row per job, also for those that never ran: the jobs are the left side, and each look-up is
+# the first row of the index (installation, job, finished_at DESC, id DESC).
+_STANDING = """
+SELECT expected.job,
+       to_jsonb(last_run) AS last_run,
+       to_jsonb(last_success) AS last_success,
+       to_jsonb(last_live_success) AS last_live_success,
+       failures.count AS consecutive_failures,
+       runs.count AS runs,
+       to_jsonb(running) AS running
+  FROM unnest(%(jobs)s::text[], %(modes)s::text[]) AS expected (job, mode)
+  LEFT JOIN LATERAL (
+        SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
+          FROM job_run
+         WHERE installation = %(installation)s AND job = expected.job
+         ORDER BY finished_at DESC, id DESC
+         LIMIT 1) AS last_run ON true
+  LEFT JOIN LATERAL (
+        SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
+          FROM job_run
+         WHERE installation = %(installation)s AND job = expected.job
+           AND outcome = 'ok' AND mode = expected.mode
+           AND detail #>> '{window,covers}' = 'everything'
+         ORDER BY finished_at DESC, id DESC
+         LIMIT 1) AS last_success ON true
+  LEFT JOIN LATERAL (
+        SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
+          FROM job_run
+         WHERE installation = %(installation)s AND job = expected.job
+           AND outcome = 'ok' AND mode = 'live'
+           AND detail #>> '{window,covers}' = 'everything'
+         ORDER BY finished_at DESC, id DESC
+         LIMIT 1) AS last_live_success ON true
+ CROSS JOIN LATERAL (
+        SELECT count(*) AS count
+          FROM (SELECT
+                  FROM job_run
+                 WHERE installation = %(installation)s AND job = expected.job
+                   AND outcome = 'failed'
+                   AND (last_success.id IS NULL
+                        OR (finished_at, id) > (last_success.finished_at, last_success.id))
+                 ORDER BY finished_at DESC, id DESC
+                 LIMIT %(most)s) AS recent) AS failures
+ CROSS JOIN LATERAL (
+        SELECT count(*) AS count
+          FROM (SELECT
+                  FROM job_run
+                 WHERE installation = %(installation)s AND job = expected.job
+                 LIMIT %(most)s) AS recorded) AS runs
+  LEFT JOIN LATERAL (
+        SELECT run_id, mode, holder, started_at, heartbeat_at
+          FROM job_progress
+         WHERE installation = %(installation)s AND job = expected.job
+           AND closed_at IS NULL AND outcome IS NULL
+         ORDER BY started_at DESC
+         LIMIT 1) AS running ON true
+"""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the operator asks of a job.
+
+    Attributes:
+        job: A name of the registry.
+        configured: True when it stands in the settings.
+        mode: The mode in which it is meant to run.
+        stale_after: The operator's threshold, or None.
+        by_hand: True when nobody schedules it.
+    """
+
+    job: str
+    configured: bool = False
+    mode: Mode = "dry"
+    stale_after: timedelta | None = None
+    by_hand: bool = False
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One row of `job_run`, as far as a standing needs it."""
+
+    run_id: str
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    mode: str
+    scanned: int | None
+    acted: int | None
+    detail: Mapping[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run that is at work."""
+
+    run_id: str
+    mode: str
+    holder: str
+    started_at: datetime
+    heartbeat_at: datetime
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One job's standing.
+
+    Attributes:
+        job: The job.
+        word: Its standing in one word.
+        severity: How loudly to say so.
+        reason: Why, in a sentence.
+        configured: True when it stands in the settings.
+        mode: The configured mode.
+        stale_after: The operator's threshold, or None.
+        last_run: The newest record, whatever its mode and outcome.
+        last_success: The newest success that counts: configured mode, everything due.
+        last_live_success: The newest live success over everything due.
+        age: Since the end of `last_success`; None when there is none.
+        consecutive_failures: Failed runs since `last_success`, counted up to 1000.
+        stale: None without a threshold.
+        behind: True when what the last counting run left is older than the threshold; None
+            without a threshold or when it is not known.
+        running: The run at work, if there is one.
+    """
+
+    job: str
+    word: Word
+    severity: Severity
+    reason: str
+    configured: bool
+    mode: Mode
+    stale_after: timedelta | None
+    last_run: RunSummary | None
+    last_success: RunSummary | None
+    last_live_success: RunSummary | None
+    age: timedelta | None
+    consecutive_failures: int
+    stale: bool | None
+    behind: bool | None
+    running: Running | None
+
+    @property
+    def alarming(self) -> bool:
+        """True when somebody must look."""
+        return self.severity in ("warning", "critical", "unknown")
+
+
+def standings(
+    cursor: psycopg.Cursor[TupleRow], installation: str, expected: Sequence[Expectation]
+) -> list[Standing]:
+    """Return the standing of every job of the registry, in its order.
+
+    Args:
+        cursor: In a transaction of any kind; nothing is written.
+        installation: Whose runs count.
+        expected: What the settings ask; jobs that are left out count as not configured.
+
+    Raises:
+        ValueError: One of them is no job of the registry, so nobody would hear of it.
+    """
+    unknown = sorted({expectation.job for expectation in expected} - set(JOB_NAMES))
+    if unknown:
+        raise ValueError(f"No such job: {', '.join(unknown)}. Jobs: {', '.join(JOB_NAMES)}.")
+    by_job = {expectation.job: expectation for expectation in expected}
+    asked = [by_job.get(job, Expectation(job)) for job in JOB_NAMES]
+    cursor.execute("SELECT clock_timestamp()")
+    now: datetime = one(cursor)[0]
+    cursor.execute(
+        _STANDING,
+        {
+            "jobs": [expectation.job for expectation in asked],
+            "modes": [expectation.mode for expectation in asked],
+            "installation": installation,
+            "most": MAX_FAILURES_COUNTED,
+        },
+    )
+    rows = {row[0]: row for row in cursor.fetchall()}
+    return [_judge(expectation, rows[expectation.job], now) for expectation in asked]
+
+
+def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standing:
+    _, last_run, last_success, last_live, failures, runs, running = row
+    success = _summary(last_success)
+    age = None if success is None else now - success.finished_at
+    threshold = expected.stale_after
+    stale = None if threshold is None else age is None or age > threshold
+    behind = _behind(success, threshold, now) if expected.mode == "live" else None
+    last = _summary(last_run)
+    word, severity, reason = _word(
+        expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
+        now=now,
+    )  # fmt: skip
+    return Standing(
+        job=expected.job,
+        word=word,
+        severity=severity if expected.configured else "silent",
+        reason=reason,
+        configured=expected.configured,
+        mode=expected.mode,
+        stale_after=threshold,
+        last_run=last,
+        last_success=success,
+        last_live_success=_summary(last_live),
+        age=age,
+        consecutive_failures=failures,
+        stale=stale,
+        behind=behind,
+        running=None if running is None else Running(
+            running["run_id"],
+            running["mode"],
+            running["holder"],
+            _moment(running["started_at"]),
+            _moment(running["heartbeat_at"]),
+        ),
+    )  # fmt: skip
+
+
+def _word(
+    expected: Expectation,
+    last: RunSummary | None,
+    success: RunSummary | None,
+    *,
+    age: timedelta | None,
+    failures: int,
+    runs: int,
+    stale: bool | None,
+    behind: bool | None,
+    now: datetime,
+) -> tuple[Word, Severity, str]:
+    """Choose the word. The order is the order of what an operator must hear first."""
+    if last is None:
+        return "never run", "critical", _never(expected)
+    if failures and (success is None or last.outcome == "failed"):
+        return "failed", "critical", _failed(last, failures)
+    if success is None:
+        return _never_counted(expected, last, runs, stale=stale)
+    if stale:
+        return "stale", "critical", _late(expected, age)
+    if failures:
+        return "failed", "critical", _failed(last, failures)
+    return _healthy(expected, success, behind=behind, now=now)
+
+
+def _healthy(
+    expected: Expectation, success: RunSummary, *, behind: bool | None, now: datetime
+) -> tuple[Word, Severity, str]:
+    if behind:
+        return "behind", "warning", _left(success, now)
+    return ("ok (dry)" if expected.mode == "dry" else "ok"), "ok", _fine(expected, success)
+
+
+def _never(expected: Expectation) -> str:
+    if not expected.configured:
+        return "not in the settings, and no run is recorded"
+    door = "it is run by hand" if expected.by_hand else "is the daemon running?"
+    return f"no run is recorded; {door}"
+
+
+def _failed(last: RunSummary, failures: int) -> str:
+    if last.outcome != "failed":
+        return f"{failures} failed since the last success that counts; see `filejobs runs`"
+    many = f"{failures} failures in a row" if failures > 1 else "the last run failed"
+    first_line = (last.error or "").splitlines()[0:1]
+    return f"{many}: {first_line[0] if first_line else 'no reason was recorded'}"
+
+
+def _never_counted(
+    expected: Expectation, last: RunSummary, runs: int, *, stale: bool | None
+) -> tuple[Word, Severity, str]:
+    covers = last.detail.get("window", {}).get("covers")
+    part = "" if covers in (None, "everything") else f" over {covers} only"
+    many = f"{runs:,} or more" if runs >= MAX_FAILURES_COUNTED else f"{runs:,}"
+    reason = (
+        f"the settings say mode: {expected.mode}, but none of its {many} recorded runs succeeded "
+        f"{expected.mode} over everything that was due (the last ran {last.mode}{part}): nothing "
+        "counts as swept"
+    )
+    return ("stale" if stale else "unknown"), "critical", reason
+
+
+def _late(expected: Expectation, age: timedelta | None) -> str:
+    threshold = expected.stale_after
+    if age is None or threshold is None:
+        return "no successful run counts"
+    return f"last {expected.mode} success {_span(age)} ago, threshold {_span(threshold)}"
+
+
+def _left(success: RunSummary, now: datetime) -> str:
+    oldest = _moment(success.detail["oldest_left"])
+    stopped = success.detail.get("stopped_reason")
+    why = f"; it stopped because of {stopped}" if stopped else ""
+    return f"the oldest item it left has been due for {_span(now - oldest)}{why}"
+
+
+def _fine(expected: Expectation, success: RunSummary) -> str:
+    acted = "unknown" if success.acted is None else f"{success.acted:,}"
+    if expected.mode == "dry":
+        return "runs dry, as the settings say: it reports and collects nothing"
+    return f"last live run collected {acted}"
+
+
+def _behind(success: RunSummary | None, threshold: timedelta | None, now: datetime) -> bool | None:
+    if success is None or threshold is None or "oldest_left" not in success.detail:
+        return None
+    oldest = success.detail["oldest_left"]
+    return False if oldest is None else now - _moment(oldest) > threshold
+
+
+def _summary(row: Mapping[str, Any] | None) -> RunSummary | None:
+    if row is None:
+        return None
+    return RunSummary(
+        run_id=row["run_id"],
+        started_at=_moment(row["started_at"]),
+        finished_at=_moment(row["finished_at"]),
+        outcome=row["outcome"],
+        mode=row["mode"],
+        scanned=row["scanned"],
+        acted=row["acted"],
+        detail=row["detail"],
+        error=row["error"],
+    )
+
+
+def _moment(text: str) -> datetime:
+    # datetime.fromisoformat of Python 3.10 refuses the fractions that PostgreSQL writes.
+    return isoparse(text).astimezone(timezone.utc)
+
+
+def _span(duration: timedelta) -> str:
+    """A duration in the two largest units that it fills."""
+    seconds = max(0, int(duration.total_seconds()))
+    parts = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+        if len(parts) == UNITS_SHOWN or (parts and not count):
+            break
+    return " ".join(parts) or "0s"
