@@ -1,0 +1,118 @@
+"""What object storage answers when it does not do as asked, in sentences without secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from botocore.exceptions import ClientError
+
+from filejobs_dagster.ledger.sanitize import sanitize
+
+LONGEST_REASON = 500
+
+TRY_AGAIN = frozenset(
+    {
+        "429",
+        "500",
+        "502",
+        "503",
+        "504",
+        "BandwidthLimitExceeded",
+        "InternalError",
+        "InternalServerError",
+        "OperationAborted",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "SlowDownRead",
+        "SlowDownWrite",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "TooManyRequestsException",
+    }
+)
+"""Codes after which the same request may succeed a moment later."""
+
+CONCERNS_EVERY_REQUEST = frozenset(
+    {
+        "301",
+        "307",
+        "401",
+        "429",
+        "503",
+        "AccountProblem",
+        "AllAccessDisabled",
+        "AuthorizationHeaderMalformed",
+        "BandwidthLimitExceeded",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IllegalLocationConstraintException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidToken",
+        "NoSuchBucket",
+        "NotSignedUp",
+        "PermanentRedirect",
+        "RequestLimitExceeded",
+        "RequestTimeTooSkewed",
+        "ServiceUnavailable",
+        "SignatureDoesNotMatch",
+        "SlowDown",
+        "SlowDownRead",
+        "SlowDownWrite",
+        "TemporaryRedirect",
+        "Throttling",
+        "ThrottlingException",
+        "TokenRefreshRequired",
+        "TooManyRequests",
+        "TooManyRequestsException",
+        "UnrecognizedClientException",
+    }
+)
+"""Codes that say nothing of one key: the next key would meet the same answer."""
+
+
+@dataclass(frozen=True)
+class StorageError:
+    """Why storage refused something, sanitised and bounded.
+
+    Attributes:
+        code: S3's own word (`AccessDenied`), an HTTP status, or the class of an exception.
+        message: What came with it.
+    """
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" if self.message else self.code
+
+
+def storage_error(code: object, message: object) -> StorageError:
+    """Build from what a server said of one key."""
+    return StorageError(
+        sanitize(str(code or "Unknown"), limit=100),
+        sanitize(str(message or ""), limit=LONGEST_REASON),
+    )
+
+
+def described(error: BaseException) -> StorageError:
+    """Describe an exception of the client."""
+    if isinstance(error, ClientError):
+        answer = error.response.get("Error", {})
+        return storage_error(answer.get("Code"), answer.get("Message"))
+    return storage_error(type(error).__name__, error)
+
+
+def status_of(error: ClientError) -> int:
+    """The HTTP status of the answer, 0 when there was none."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def concerns_every_request(error: BaseException) -> bool:
+    """True when the failure is not one key's: credentials, the bucket, throttling, the network."""
+    if not isinstance(error, ClientError):
+        return True
+    return described(error).code in CONCERNS_EVERY_REQUEST or status_of(error) in {301, 307, 401}

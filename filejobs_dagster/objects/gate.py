@@ -1,0 +1,198 @@
+"""The one gate: whatever deletes bytes passes here.
+
+A key passes when it is owned, not protected, no directory marker, and no source names it. The
+project's own tables are sources that cannot be removed, so the row that named an object must be
+gone, by a committed transaction, before the gate lets the object go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from filejobs_dagster.objects.delete import BACK_OFF, delete_objects
+from filejobs_dagster.objects.deletion import AdmissionFailed, Deletion, DeletionStopped
+from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
+from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from mypy_boto3_s3 import S3Client
+    from tenacity.wait import wait_base
+
+
+NOT_OWNED = "not owned"
+PROTECTED = "protected"
+DIRECTORY_MARKER = "directory marker"
+NOT_UTF8 = "not UTF-8"
+"""No S3 server has such a key, and no text column can name it, so nothing could be proven."""
+
+
+class BucketOwnership(Protocol):
+    """What this installation may collect: part of what `filejobs.yaml` says under `buckets`."""
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name on the server."""
+        ...
+
+    @property
+    def owns(self) -> Sequence[str]:
+        """Prefixes that end in a slash."""
+        ...
+
+    @property
+    def owns_whole_bucket(self) -> bool:
+        """True to own every key."""
+        ...
+
+    @property
+    def protect(self) -> Sequence[str]:
+        """Prefixes and keys that nothing may delete."""
+        ...
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Which keys may go.
+
+    Attributes:
+        admitted: Keys that passed, in the order given, each once.
+        kept: Key to reason: `not owned`, `protected`, `directory marker`, `not UTF-8`, or
+            `referenced by NAMES`.
+    """
+
+    admitted: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What the gate deleted, and what it kept and why; every key stands in one of the two."""
+
+    deletion: Deletion
+    kept: Mapping[str, str]
+
+
+class Gate:
+    """Decides about every deletion in one bucket, and carries it out."""
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: BucketOwnership,
+        references: ReferenceCheck,
+        *,
+        wait: wait_base = BACK_OFF,
+    ) -> None:
+        """Guard one bucket.
+
+        Args:
+            client: From `make_client`.
+            bucket: What is owned and what is protected.
+            references: The sources; its connection must not be inside a transaction.
+            wait: Between tries of keys whose failure may pass.
+        """
+        self._client = client
+        self._bucket = bucket
+        self._references = references
+        self._wait = wait
+
+    def owned(self, key: str) -> str | None:
+        """Say why the key is none of ours to delete, or None when it is; asks nobody.
+
+        An entry of `protect` that ends in a slash protects everything that begins with it. Any
+        other entry protects the key of exactly that name and everything below it: `files/brand`
+        keeps `files/brand` and `files/brand/logo.png`, and not `files/brand-new`.
+        """
+        if not _is_utf8(key):
+            return NOT_UTF8
+        if not key or not (self._bucket.owns_whole_bucket or self._in_owned_prefix(key)):
+            return NOT_OWNED
+        if any(_protects(entry, key) for entry in self._bucket.protect):
+            return PROTECTED
+        return DIRECTORY_MARKER if key.endswith("/") else None
+
+    def admit(self, keys: Sequence[str]) -> Admission:
+        """Decide about each key, by the settings and by every source, in a fresh snapshot.
+
+        Raises:
+            ReferencesUnknown: A source could not be asked. Nothing is admitted.
+        """
+        distinct = tuple(dict.fromkeys(keys))
+        kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
+        ours = [key for key in distinct if key not in kept]
+        for key, names in self._references.named(ours).items():
+            kept[key] = f"referenced by {', '.join(names)}"
+        return Admission(
+            admitted=tuple(key for key in distinct if key not in kept),
+            kept={key: kept[key] for key in distinct if key in kept},
+        )
+
+    def delete(self, keys: Sequence[str], before_bytes: Callable[[], None]) -> GateResult:
+        """Delete those of the keys that pass, up to a thousand at a time.
+
+        Args:
+            keys: Exact keys whose rows are gone by a committed transaction.
+            before_bytes: Proves that the caller may still delete: that its lock is held and its
+                run was not given up for dead. Called right before every request that deletes;
+                an exception of it means no.
+
+        Raises:
+            StorageRejected: Storage refused a whole request.
+            ProofRefused: `before_bytes` raised.
+            AdmissionFailed: A source could not be asked, from `ReferencesUnknown`.
+
+        Each of them is a `DeletionStopped`, which says what was already deleted.
+        """
+        distinct = tuple(dict.fromkeys(keys))
+        done = Deletion()
+        kept: dict[str, str] = {}
+        for chunk, rest in _chunks_and_rest(distinct):
+            try:
+                admission = self._admit_or_stop(chunk)
+                kept.update(admission.kept)
+                done = done.and_then(
+                    delete_objects(
+                        self._client,
+                        self._bucket.bucket,
+                        admission.admitted,
+                        before_request=before_bytes,
+                        wait=self._wait,
+                    )
+                )
+            except DeletionStopped as stopped:
+                stopped.include(before=done, kept=kept, unanswered=rest)
+                raise
+        return GateResult(deletion=done, kept=kept)
+
+    def _in_owned_prefix(self, key: str) -> bool:
+        # An entry without its slash would also own `files-of-somebody-else/`.
+        return any(prefix.endswith("/") and key.startswith(prefix) for prefix in self._bucket.owns)
+
+    def _admit_or_stop(self, keys: Sequence[str]) -> Admission:
+        try:
+            return self.admit(keys)
+        except ReferencesUnknown as error:
+            raise AdmissionFailed(str(error), unanswered=keys) from error
+
+
+def _is_utf8(key: str) -> bool:
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _protects(entry: str, key: str) -> bool:
+    if entry.endswith("/"):
+        return key.startswith(entry)
+    return key == entry or key.startswith(f"{entry}/")
+
+
+def _chunks_and_rest(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    for start in range(0, len(keys), MOST_KEYS_PER_REQUEST):
+        end = start + MOST_KEYS_PER_REQUEST
+        yield keys[start:end], keys[end:]

@@ -1,0 +1,116 @@
+"""An operator's query, wrapped so that it stays one query and returns one column of keys."""
+
+# The operator's SQL is put into ours as it is: that is what this module is for.
+# ruff: noqa: S608
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from filejobs_dagster.references.unknown import ReferencesUnknown
+
+_PARAMETER = re.compile(r"\$[0-9]")
+
+
+class Source(Protocol):
+    """A query for keys in use: an entry of `sources` in `filejobs.yaml`."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def sql(self) -> str:
+        """One SELECT of one column."""
+        ...
+
+    @property
+    def min_rows(self) -> int:
+        """The fewest rows a sane answer has."""
+        ...
+
+
+@dataclass(frozen=True)
+class Column:
+    r"""The one column that a source returns.
+
+    Attributes:
+        is_bytes: True for bytea, whose text form would be `\x…` and match no key.
+    """
+
+    is_bytes: bool
+
+
+@dataclass(frozen=True)
+class OperatorQuery:
+    """A source's SQL, looked at and ready to be wrapped.
+
+    The closing parenthesis stands on a line of its own, so that a comment at the end of the
+    operator's SQL cannot swallow it. `$1` is ours; psycopg's RawCursor leaves `%` alone.
+    """
+
+    source: Source
+
+    def __post_init__(self) -> None:
+        """Refuse SQL that would not stay one query.
+
+        Raises:
+            ReferencesUnknown: It holds a semicolon, a parameter or a NUL, or is empty.
+        """
+        text = self.source.sql
+        for found, problem, advice in (
+            (not text.strip(), "is empty", "write one SELECT that returns one column of keys"),
+            (";" in text, "holds a semicolon", "write one SELECT and no semicolon, not even last"),
+            ("\x00" in text, "holds a NUL character", "take it out"),
+            (
+                _PARAMETER.search(text),
+                "holds a parameter such as $1",
+                "write the value itself, or put the query into a view",
+            ),
+        ):
+            if found:
+                raise ReferencesUnknown(
+                    f"The SQL of source {self.source.name!r} {problem}: {advice}."
+                )
+
+    @property
+    def name(self) -> str:
+        """What reports call the source."""
+        return self.source.name
+
+    @property
+    def min_rows(self) -> int:
+        """The fewest rows a sane answer has."""
+        return self.source.min_rows
+
+    def shape(self) -> str:
+        """SQL that returns no row and shows the columns."""
+        return f"SELECT * FROM {self._wrapped('source')} LIMIT 0"
+
+    def count(self, column: Column) -> str:
+        """SQL that counts keys, at most `$1` of them."""
+        key = _bytes_of(column)
+        return (
+            f"SELECT count(*) FROM (SELECT FROM {self._wrapped('source(key)')} "
+            f"WHERE octet_length({key}) > 0 LIMIT $1::bigint) AS enough"
+        )
+
+    def matches(self, column: Column) -> str:
+        """SQL that returns, as bytea, those of the keys in `$1` (`bytea[]`) that it names.
+
+        Bytes are compared, because the column's collation may call different keys equal.
+        """
+        key = _bytes_of(column)
+        return (
+            f"SELECT DISTINCT {key} FROM {self._wrapped('source(key)')} "
+            f"WHERE {key} = any($1::bytea[])"
+        )
+
+    def _wrapped(self, alias: str) -> str:
+        return f"(\n{self.source.sql}\n) AS {alias}"
+
+
+def _bytes_of(column: Column) -> str:
+    return "source.key" if column.is_bytes else "convert_to(source.key::text, 'UTF8')"

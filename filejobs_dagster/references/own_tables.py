@@ -1,0 +1,38 @@
+"""The project's own tables: sources that no settings can remove."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg import sql
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A table of the project whose rows name keys.
+
+    Attributes:
+        name: What reports call it.
+        table: The table, in the project's schema.
+        column: `text COLLATE "C"` with an index: equality is that of the bytes, and one lookup a
+            key suffices.
+    """
+
+    name: str
+    table: str
+    column: str
+
+    def query(self, schema: str) -> str:
+        """SQL that returns those of the keys in `$1` (`text[]`) that the table names."""
+        column = sql.Identifier(self.column)
+        return (
+            sql.SQL("SELECT {} FROM {} WHERE {} = any($1::text[])")
+            .format(column, sql.Identifier(schema, self.table), column)
+            .as_string()
+        )
+
+
+OWN_TABLES: tuple[OwnTable, ...] = (
+    # In every state: a deleted file can be restored while its row is there.
+    OwnTable(name="file", table="file", column="storage_key"),
+)
