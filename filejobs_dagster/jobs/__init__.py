@@ -1,0 +1,1 @@
+"""The collectors: one module per job, plain Python without Dagster."""

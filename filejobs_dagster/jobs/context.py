@@ -1,0 +1,57 @@
+"""What a job is given to work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+    from filejobs_dagster.ledger.progress import Progress, RunIdentity
+    from filejobs_dagster.ledger.words import Window
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.locks import Lease
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One run at work.
+
+    Attributes:
+        identity: Which run this is.
+        window: What it set out to cover.
+        database: Where the tables are.
+        connection: The run's own connection for its work.
+        lease: Its locks; prove them before anything is destroyed.
+        progress: Its row in `job_progress`.
+        log: Where progress lines go.
+    """
+
+    identity: RunIdentity
+    window: Window
+    database: Database
+    connection: Connection
+    lease: Lease
+    progress: Progress
+    log: logging.Logger
+
+    @property
+    def live(self) -> bool:
+        """True when the run may change something."""
+        return self.identity.mode == "live"
+
+    def prove_alive(self) -> None:
+        """Make sure that this run may still destroy: its locks hold and nobody gave it up.
+
+        Raises:
+            LeaseLost: Its locks are gone.
+            GivenUp: Its record stands already.
+        """
+        self.lease.prove()
+        with self.database.transaction(self.connection, read_only=True) as cursor:
+            self.progress.must_be_open(cursor)
+
+
+class JobFailed(Exception):
+    """A job ends as failed, with the numbers that it had reached already committed."""

@@ -1,0 +1,273 @@
+"""The life of one run, the same for every job and every door.
+
+Run lock, progress row, exclusive lock (live only), the job itself, its final word. Whatever
+happens in between, the final word is written or, when that fails too, both failures are told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from filejobs_dagster.jobs.context import JobFailed, RunContext
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
+from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.postgres.connect import (
+    Connection,
+    Database,
+    DatabaseUnavailable,
+    close_after_interrupt,
+)
+from filejobs_dagster.postgres.locks import (
+    Lease,
+    LeaseLost,
+    LockTaken,
+    exclusive_lock,
+    run_lock,
+)
+
+if TYPE_CHECKING:
+    import logging
+
+    from filejobs_dagster.ledger.progress import Holder
+
+Body = Callable[[RunContext], Outcome]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Intervals of a run's own housekeeping.
+
+    Attributes:
+        heartbeat: Between two signs of life; also how soon broken locks are taken again.
+        final_word: How long to keep trying to write the final word while the database is away.
+    """
+
+    heartbeat: timedelta = timedelta(seconds=10)
+    final_word: timedelta = timedelta(seconds=45)
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What starts a run.
+
+    Attributes:
+        identity: Which run this is.
+        window: What it sets out to cover.
+        mode_reason: Why the effective mode is not the one that was asked for, or None.
+        known_secrets: Values that must not appear in anything that is recorded.
+        pace: Intervals of the run's own housekeeping.
+    """
+
+    identity: RunIdentity
+    window: Window = EVERYTHING
+    mode_reason: str | None = None
+    known_secrets: tuple[str, ...] = ()
+    pace: Pace = Pace()
+
+
+class AlreadyRunning(JobFailed):
+    """Another live run of the job is at work."""
+
+    def __init__(self, identity: RunIdentity, holder: Holder | None) -> None:
+        if holder is None:
+            who = "another session holds its lock (its progress row is not to be seen)"
+        else:
+            since = holder.started_at.isoformat(timespec="seconds")
+            who = f"run {holder.run_id} by {holder.holder} ({holder.trigger}) works since {since}"
+        super().__init__(
+            f"A live run of {identity.job} is at work already: {who}. One live run per job: wait "
+            "for it, or cancel it."
+        )
+
+
+class NotRecorded(Exception):
+    """The run's final word could not be written; the message says that and how the job ended."""
+
+
+def conduct(ticket: Ticket, database: Database, body: Body, log: logging.Logger) -> Outcome:
+    """Run a job from its locks to its final word.
+
+    Args:
+        ticket: What starts the run.
+        database: Where the tables are.
+        body: The job.
+        log: Where progress lines go.
+
+    Returns:
+        The final word that was written, also when the job failed.
+
+    Raises:
+        GivenUp: The run's record stands already: nothing was done, or it was given up while it
+            worked.
+        LockTaken: This very run is at work already, in another process.
+        NotRecorded: The final word could not be written.
+        DatabaseUnavailable: The database was away before anything was done.
+        BaseException: An interrupt, after the final word was written.
+    """
+    identity = ticket.identity
+    lease = Lease(database, f"{identity.job} lock {identity.run_id}")
+    progress = Progress(identity)
+    try:
+        lease.take(run_lock(database.schema, identity.run_id))
+        with closing_for_sure(database.connect(f"{identity.job} {identity.run_id}")) as connection:
+            context = RunContext(
+                identity, ticket.window, database, connection, lease, progress, log
+            )
+            with database.transaction(connection) as cursor:
+                progress.open(cursor, _opening(ticket))
+            with _beating(context, ticket.pace):
+                return _work(ticket, context, body)
+    finally:
+        lease.release()
+
+
+@contextmanager
+def closing_for_sure(connection: Connection) -> Iterator[Connection]:
+    """Close the connection at the end, and cancel its statement when the end is an interrupt."""
+    try:
+        yield connection
+    except Exception:
+        connection.close()
+        raise
+    except BaseException:
+        close_after_interrupt(connection)
+        raise
+    else:
+        connection.close()
+
+
+def _opening(ticket: Ticket) -> dict[str, Any]:
+    detail: dict[str, Any] = {"window": ticket.window.as_detail()}
+    if ticket.mode_reason is not None:
+        detail["mode_reason"] = ticket.mode_reason
+    return detail
+
+
+def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
+    try:
+        if context.live:
+            _claim_exclusive(context)
+        outcome = body(context).sanitized(ticket.known_secrets)
+    except GivenUp:
+        raise
+    except Exception as error:  # noqa: BLE001 (every failure of a job becomes its final word)
+        context.log.warning("The job failed: %s", sanitize(str(error), known=ticket.known_secrets))
+        outcome = _failed(ticket, error)
+    except BaseException as interrupt:
+        close_after_interrupt(context.connection)
+        word = f"Cancelled while it worked ({type(interrupt).__name__})."
+        try:
+            _write_final_word(ticket, context, Outcome(error=word))
+        except GivenUp as given_up:
+            # Its record stands already; what interrupted the run is still what ends it.
+            context.log.warning("%s", given_up)
+        raise
+    return _write_final_word(ticket, context, outcome)
+
+
+def _claim_exclusive(context: RunContext) -> None:
+    identity = context.identity
+    try:
+        context.lease.take(exclusive_lock(context.database.schema, identity.job))
+    except LockTaken as taken:
+        with context.database.transaction(context.connection, read_only=True) as cursor:
+            holder = context.progress.live_holder(cursor)
+        raise AlreadyRunning(identity, holder) from taken
+
+
+def _failed(ticket: Ticket, error: Exception) -> Outcome:
+    """Turn an exception into an outcome; the numbers committed so far stay as they are."""
+    text = (
+        sanitize(str(error), known=ticket.known_secrets)
+        if isinstance(error, JobFailed)
+        else sanitize_exception(error, known=ticket.known_secrets)
+    )
+    return Outcome(error=text)
+
+
+def _write_final_word(ticket: Ticket, context: RunContext, outcome: Outcome) -> Outcome:
+    """Write the final word on a fresh connection, trying again while the database is away.
+
+    Returns:
+        The outcome, completed by the numbers and the detail that were committed before.
+    """
+    attempts = Retrying(
+        retry=retry_if_exception_type((psycopg.OperationalError, DatabaseUnavailable)),
+        stop=stop_after_delay(ticket.pace.final_word.total_seconds()),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+    try:
+        return attempts(_finish_once, context, outcome)
+    except GivenUp:
+        raise
+    except Exception as error:
+        how = "The job succeeded" if outcome.ok else f"The job failed: {outcome.error}"
+        raise NotRecorded(
+            f"{how}\nAND its final word could not be recorded: "
+            f"{sanitize_exception(error, known=ticket.known_secrets)}"
+        ) from error
+
+
+def _finish_once(context: RunContext, outcome: Outcome) -> Outcome:
+    database = context.database
+    with (
+        database.connect(f"{context.identity.job} final word") as connection,
+        database.transaction(connection) as cursor,
+    ):
+        context.progress.finish(cursor, outcome)
+        scanned, acted, detail = context.progress.committed(cursor)
+    return replace(outcome, scanned=scanned, acted=acted, detail=detail)
+
+
+@contextmanager
+def _beating(context: RunContext, pace: Pace) -> Iterator[None]:
+    """Show signs of life beside the job, and take broken locks again.
+
+    A job that reads a long listing does not speak to the database for an hour; if the database was
+    restarted meanwhile, its locks must come back before anybody concludes that the run is lost.
+    """
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(pace.heartbeat.total_seconds()):
+            try:
+                _beat_once(context)
+            except (psycopg.Error, DatabaseUnavailable, LeaseLost) as error:
+                context.log.debug("No sign of life could be written: %s", error)
+            except GivenUp as error:
+                context.log.warning("%s", error)
+                return
+
+    thread = threading.Thread(target=beat, name="filejobs-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(timeout=context.database.statement_timeout.total_seconds())
+
+
+def _beat_once(context: RunContext) -> None:
+    context.lease.prove()
+    database = context.database
+    with (
+        database.connect(f"{context.identity.job} heartbeat") as connection,
+        database.transaction(connection) as cursor,
+    ):
+        context.progress.beat(cursor)

@@ -1,0 +1,230 @@
+"""upload_reservations when storage misbehaves: refused keys, refused requests, silence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import pytest
+from botocore.awsrequest import AWSResponse
+
+from filejobs_dagster.jobs import upload_reservations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.installation import Installation
+    from tests.jobs.conftest import Collector
+
+Answer = "Callable[[Any], AWSResponse | None]"
+
+
+class _Body:
+    """The part of urllib3's response that botocore reads."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        yield self._content
+
+
+def answer(status: int, body: str) -> AWSResponse:
+    return AWSResponse(
+        "http://127.0.0.1", status, {"content-type": "application/xml"}, _Body(body.encode())
+    )
+
+
+def error(code: str) -> str:
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>"
+
+
+def on_delete(collect: Collector, reply: Callable[[list[str]], AWSResponse | None]) -> list[int]:
+    """Let a fault answer DeleteObjects; None lets the real server answer."""
+    sizes: list[int] = []
+
+    def before_send(request: Any, **_: Any) -> AWSResponse | None:
+        if request.method != "POST" or not request.url.endswith("?delete"):
+            return None
+        body = request.body if isinstance(request.body, bytes) else request.body.encode()
+        names = [
+            element.text or ""
+            for element in ElementTree.fromstring(body).iter()  # noqa: S314 (our own request)
+            if element.tag.endswith("Key")
+        ]
+        sizes.append(len(names))
+        return reply(names)
+
+    collect.client.meta.events.register("before-send.s3.DeleteObjects", before_send)
+    return sizes
+
+
+def denied(names: list[str], poison: Callable[[str], bool]) -> AWSResponse:
+    parts = [
+        f"<Error><Key>{name}</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
+        if poison(name)
+        else f"<Deleted><Key>{name}</Key></Deleted>"
+        for name in names
+    ]
+    return answer(200, f"<?xml version='1.0'?><DeleteResult>{''.join(parts)}</DeleteResult>")
+
+
+def test_one_poison_object_among_ten_thousand_is_recorded_and_the_others_go(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve_many([f"files/{n}" for n in range(10_000)])
+    poison = "files/5000"
+    on_delete(collect, lambda names: denied(names, lambda name: name == poison))
+
+    outcome = collect(batch_size=1000, count_bytes=False)
+
+    assert outcome.ok
+    assert (outcome.scanned, outcome.acted) == (10_000, 9_999)
+    assert outcome.detail["bytes_left"] == 1
+    assert outcome.detail["samples"]["bytes left"] == [f"{poison}: AccessDenied: no"]
+
+
+def test_control_counting_what_was_asked_for_would_call_the_poison_collected(
+    installation: Installation, collect: Collector
+) -> None:
+    for key in ("files/a", "files/poison"):
+        installation.reserve(key)
+    on_delete(collect, lambda names: denied(names, lambda name: "poison" in name))
+
+    careless = collect.client.delete_objects(
+        Bucket=installation.bucket,
+        Delete={"Objects": [{"Key": "files/a"}, {"Key": "files/poison"}]},
+    )
+
+    assert careless["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert installation.has_object("files/poison"), "a 200, and the object is still there"
+    assert collect().acted == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda names: denied(names, lambda _: True),
+        lambda _: answer(403, error("AccessDenied")),
+        lambda _: answer(503, error("SlowDown")),
+        lambda _: answer(200, error("SlowDown")),
+        lambda _: answer(400, error("ExpiredToken")),
+    ],
+    ids=["every key denied", "request denied", "503", "an error inside a 200", "expired token"],
+)
+def test_when_storage_rejects_a_whole_batch_no_further_row_is_claimed_and_the_run_fails(
+    installation: Installation, collect: Collector, reply: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    installation.reserve_many([f"files/{n}" for n in range(30)])
+    on_delete(collect, reply)
+
+    outcome = collect(batch_size=10, count_bytes=False)
+
+    assert not outcome.ok
+    assert installation.value("SELECT count(*) FROM file") == 20, "only one batch was claimed"
+    [progress] = installation.progress()
+    assert progress["acted"] == 0
+    assert progress["detail"]["bytes_left"] == 10
+    assert progress["detail"]["stopped_reason"] == "storage rejected a batch"
+    assert "storage_orphans" in str(outcome.error)
+
+
+def test_a_batch_that_storage_rejects_after_others_keeps_their_numbers(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    installation.reserve_many([f"files/{n}" for n in range(30)])
+    calls: list[int] = []
+
+    def reply(names: list[str]) -> AWSResponse | None:
+        calls.append(len(names))
+        return answer(503, error("SlowDown")) if len(calls) > 1 else None
+
+    on_delete(collect, reply)
+
+    outcome = collect(batch_size=10, count_bytes=False)
+
+    assert not outcome.ok
+    assert (outcome.scanned, outcome.acted) == (20, 10)
+    assert installation.value("SELECT count(*) FROM file") == 10
+
+
+def test_a_503_that_passes_is_survived(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    installation.reserve("files/a")
+    calls: list[int] = []
+
+    def reply(names: list[str]) -> AWSResponse | None:
+        calls.append(len(names))
+        return answer(503, error("SlowDown")) if len(calls) == 1 else None
+
+    on_delete(collect, reply)
+
+    outcome = collect()
+
+    assert outcome.ok
+    assert outcome.acted == 1
+    assert len(calls) == 2
+    assert not installation.has_object("files/a")
+
+
+def test_a_source_that_fails_after_the_commit_leaves_the_bytes_and_fails_the_run(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.execute("CREATE TABLE account (avatar_key text)")
+    installation.execute("INSERT INTO account VALUES ('files/x')")
+    installation.document["buckets"]["uploads"]["sources"] = [
+        {"name": "avatars", "sql": "select avatar_key from account"}
+    ]
+    installation.reserve("files/a")
+    installation.reserve("files/b")
+    delete_bytes = upload_reservations._Collection._delete_bytes
+
+    def drop(self: Any, won: Any) -> None:
+        installation.execute("DROP TABLE IF EXISTS account")
+        delete_bytes(self, won)
+
+    monkeypatch.setattr(upload_reservations._Collection, "_delete_bytes", drop)
+
+    outcome = collect(batch_size=1)
+
+    assert not outcome.ok
+    assert "avatars" in str(outcome.error)
+    assert installation.keys() == {"files/a", "files/b"}
+    assert installation.value("SELECT count(*) FROM file") == 1
+
+
+def test_in_a_versioned_bucket_bytes_are_called_marked_not_freed(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.client.put_bucket_versioning(
+        Bucket=installation.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
+    installation.reserve("files/a", body=b"123")
+
+    outcome = collect()
+
+    assert outcome.ok
+    assert outcome.acted == 1
+    assert outcome.detail["classes"]["marked"] == 1
+    assert outcome.detail["bytes_freed"] == 0
+    assert outcome.detail["bytes_by_class"]["marked"] == 3
+
+
+def test_the_audit_log_names_what_was_left(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve("files/a")
+    installation.reserve("files/poison")
+    on_delete(collect, lambda names: denied(names, lambda name: "poison" in name))
+
+    collect()
+
+    [[result]] = installation.execute(
+        "SELECT body::jsonb FROM audit_event WHERE body::jsonb->>'kind' = 'objects.delete.result'"
+    )
+    assert result["deleted"] == 1
+    assert result["failed"] == {"files/poison": "AccessDenied: no"}
