@@ -1,0 +1,21 @@
+"""All definitions, made from the settings or from their mistakes."""
+
+import dagster as dg
+
+from filejobs_dagster.orchestration.jobs import all_jobs
+from filejobs_dagster.orchestration.resources import bucket_resources
+from filejobs_dagster.orchestration.schedules import all_schedules
+from filejobs_dagster.orchestration.sensors import all_sensors
+from filejobs_dagster.settings import Loaded
+
+
+def build_definitions(loaded: Loaded) -> dg.Definitions:
+    """Jobs, schedules, sensors and resources; never raises because of the settings."""
+    jobs = all_jobs(loaded)
+    by_name = {job.name: job for job in jobs}
+    return dg.Definitions(
+        jobs=jobs,
+        schedules=all_schedules(loaded, by_name),
+        sensors=all_sensors(loaded, by_name),
+        resources={} if loaded.settings is None else bucket_resources(loaded.settings),
+    )

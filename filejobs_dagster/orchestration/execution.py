@@ -1,0 +1,153 @@
+"""From a Dagster run to a run of ours and back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from filejobs_dagster.jobs.lifecycle import Body, NotRecorded, Ticket, conduct
+from filejobs_dagster.jobs.mode import UnknownMode, decide_mode
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
+from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.configs import CollectorConfig
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.settings import Loaded, Settings, known_secrets
+
+
+def settings_for(loaded: Loaded, job: str) -> Settings:
+    """The settings, or a failed run that names every mistake in them.
+
+    Raises:
+        dagster.Failure: The settings are broken, or the job does not stand in them.
+    """
+    if loaded.settings is None:
+        mistakes = "\n".join(f"- {problem}" for problem in loaded.problems)
+        raise dg.Failure(
+            f"{job} refuses to start: {loaded.path.name} has mistakes.\n{mistakes}\n"
+            "Mend them and reload the code location; `filejobs doctor` checks the file.",
+            allow_retries=False,
+        )
+    if job not in loaded.settings.jobs:
+        raise dg.Failure(
+            f"{job} refuses to start: it does not stand under `jobs:` in {loaded.path.name}. "
+            "Add it there with a `schedule`, or with `by_hand: true`.",
+            allow_retries=False,
+        )
+    return loaded.settings
+
+
+def execute(
+    context: dg.OpExecutionContext,
+    settings: Settings,
+    config: CollectorConfig,
+    job: str,
+    body: Body,
+) -> None:
+    """Run a job within its life cycle, show what it found, and fail when it failed.
+
+    Raises:
+        dagster.Failure: The job failed, was refused, or could not be recorded.
+    """
+    secrets = known_secrets(settings)
+    try:
+        ticket = _ticket(context, settings, config, job)
+        outcome = conduct(ticket, Database.of(settings.database), body, context.log)
+    except UnknownMode as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    except (GivenUp, NotRecorded) as error:
+        raise dg.Failure(sanitize(str(error), known=secrets), allow_retries=False) from None
+    except Exception as error:  # noqa: BLE001 (whatever it is, Dagster must not show its causes)
+        # The chain of causes stays out of Dagster's event log: it may quote a connection string.
+        raise dg.Failure(sanitize_exception(error, known=secrets)) from None
+    shown = _metadata(ticket, outcome)
+    if not outcome.ok:
+        raise dg.Failure(outcome.error, metadata=shown, allow_retries=False)
+    if ticket.identity.mode == "dry" or outcome.detail.get("truncated"):
+        _leave_day_unpainted(context)
+    context.add_output_metadata(shown)
+
+
+def _ticket(
+    context: dg.OpExecutionContext, settings: Settings, config: CollectorConfig, job: str
+) -> Ticket:
+    decision = decide_mode(
+        allow_live=settings.allow_live,
+        config_dry_run=config.dry_run if _says_dry_run(context) else None,
+        tag=context.run.tags.get(tags.MODE),
+    )
+    if decision.reason is not None:
+        context.log.warning("This run is %s: %s.", decision.mode, decision.reason)
+    identity = RunIdentity(
+        run_id=context.run_id,
+        installation=settings.installation,
+        job=job,
+        mode=decision.mode,
+        trigger=tags.trigger_of(context.run.tags),
+        holder=tags.holder(),
+    )
+    return Ticket(
+        identity,
+        window=_window(context),
+        mode_reason=decision.reason,
+        known_secrets=known_secrets(settings),
+    )
+
+
+def _says_dry_run(context: dg.OpExecutionContext) -> bool:
+    """Tell whether the run config itself says `dry_run`.
+
+    The config object cannot tell: Dagster leaves a value that equals its default out of
+    `model_fields_set`, so an explicit `dry_run: true` looks like none.
+    """
+    ops = context.run.run_config.get("ops", {})
+    said = (ops.get(context.op.name) or {}).get("config") or {}
+    return "dry_run" in said
+
+
+def _leave_day_unpainted(context: dg.OpExecutionContext) -> None:
+    """Keep a success that did not sweep its day off the Partitions tab.
+
+    Dagster shows a day as done when a successful run carries the day and the name of the job's
+    partition set. Only a live run that left nothing may say that; another name takes this one off
+    the map, and the day stays in the run's own tags.
+    """
+    if context.has_partition_key:
+        context.instance.add_run_tags(context.run_id, {tags.PARTITION_SET: "did not sweep its day"})
+
+
+def _window(context: dg.OpExecutionContext) -> Window:
+    """A day, when the run carries one for more than the Partitions tab."""
+    if not context.has_partition_key:
+        return EVERYTHING
+    if context.run.tags.get(tags.WINDOW) == tags.COVERS_EVERYTHING:
+        return EVERYTHING
+    day = context.partition_time_window
+    return Window(begins=day.start, ends=day.end, label=context.partition_key)
+
+
+def _metadata(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any]:
+    """What the run's page shows: numbers that plot, the classes as a table, samples."""
+    detail = dict(outcome.detail)
+    classes: Mapping[str, int] = detail.pop("classes", {})
+    sizes: Mapping[str, int] = detail.pop("bytes_by_class", {})
+    samples: Mapping[str, list[str]] = detail.pop("samples", {})
+    shown: dict[str, Any] = {"mode": ticket.identity.mode}
+    if ticket.mode_reason is not None:
+        shown["mode_reason"] = ticket.mode_reason
+    shown["window"] = ticket.window.label or "everything due"
+    found = {"scanned": outcome.scanned, "acted": outcome.acted, **detail}
+    shown |= {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+    if classes:
+        shown["classes"] = dg.MetadataValue.table(
+            [
+                dg.TableRecord({"class": fate, "items": count, "bytes": sizes.get(fate, 0)})
+                for fate, count in sorted(classes.items())
+                if count
+            ]
+        )
+    if samples:
+        shown["samples"] = dg.MetadataValue.json(dict(samples))
+    return shown

@@ -1,0 +1,121 @@
+"""Each job of the registry as a Dagster job with one op."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import dagster as dg
+
+from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.context import RunContext
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.objects.gate import Gate
+from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.configs import (
+    CollectorConfig,
+    UploadReservationsConfig,
+    upload_reservations_config,
+)
+from filejobs_dagster.orchestration.execution import execute, settings_for
+from filejobs_dagster.orchestration.resources import resource_key
+from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.registry import BY_NAME, JOBS, RegisteredJob
+from filejobs_dagster.settings import Loaded, parse_duration
+
+SLACK = timedelta(minutes=10)
+"""A run stops by itself at its max_runtime; Dagster ends it this much later if it did not."""
+
+WITHOUT_SETTINGS = timedelta(hours=24)
+
+
+def all_jobs(loaded: Loaded) -> list[dg.JobDefinition]:
+    """Every job of the registry; those that are not built yet say so when they are started."""
+    return [_job(loaded, registered) for registered in JOBS]
+
+
+def _job(loaded: Loaded, registered: RegisteredJob) -> dg.JobDefinition:
+    op = _OPS.get(registered.name, _not_built)(loaded, registered)
+
+    # Job and op share their name, so the graph between them needs another one.
+    graph = dg.GraphDefinition(name=f"{registered.name}_graph", node_defs=[op])
+    return graph.to_job(
+        name=registered.name,
+        description=registered.summary,
+        tags=job_tags(loaded, registered.name),
+        partitions_def=_days(loaded) if registered.partitioned and registered.built else None,
+        executor_def=dg.in_process_executor,
+    )
+
+
+def job_tags(loaded: Loaded, job: str) -> dict[str, str]:
+    """The tags that every run of a job carries, whatever its door."""
+    configured = None if loaded.settings is None else loaded.settings.jobs.get(job)
+    longest = (WITHOUT_SETTINGS if configured is None else configured.max_runtime) + SLACK
+    return {
+        tags.INSTALLATION: loaded.installation,
+        tags.EXCLUSIVE: f"{loaded.installation}/{job}",
+        tags.MAX_RUNTIME: str(round(longest.total_seconds())),
+    }
+
+
+def _days(loaded: Loaded) -> dg.DailyPartitionsDefinition:
+    """One partition a day, today included: it is what a scheduled run carries."""
+    first = "2025-01-01" if loaded.settings is None else loaded.settings.backfill_from.isoformat()
+    return dg.DailyPartitionsDefinition(start_date=first, end_offset=1, timezone="UTC")
+
+
+def _not_built(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinition:
+    @dg.op(name=registered.name, description=registered.summary)
+    def op(context: dg.OpExecutionContext, config: CollectorConfig) -> None:
+        context.log.info("%s was asked for with dry_run: %s.", registered.name, config.dry_run)
+        settings_for(loaded, registered.name)
+        raise dg.Failure(
+            f"{registered.name} is not built in this version of filejobs_dagster: it did nothing. "
+            "Take it out of `jobs:` in filejobs.yaml until it is.",
+            allow_retries=False,
+        )
+
+    return op
+
+
+def _upload_reservations(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinition:
+    needed = set()
+    if loaded.settings is not None and registered.name in loaded.settings.jobs:
+        needed = {resource_key(loaded.settings.bucket_of(registered.name)[0])}
+
+    def op(context: dg.OpExecutionContext, config: UploadReservationsConfig) -> None:
+        settings = settings_for(loaded, registered.name)
+        entry, bucket = settings.bucket_of(registered.name)
+        client = getattr(context.resources, resource_key(entry))
+
+        def body(run: RunContext) -> Outcome:
+            references = ReferenceCheck(
+                run.connection, bucket.sources, schema=run.database.schema
+            )
+            request = upload_reservations.Request(
+                limit=config.limit,
+                batch_size=config.batch_size,
+                grace=parse_duration(config.grace),
+                max_runtime=parse_duration(config.max_runtime),
+                count_bytes=config.count_bytes,
+            )
+            gate = Gate(client, bucket, references)
+            storage = upload_reservations.Storage(bucket.bucket, client, gate, references)
+            return upload_reservations.run(run, request, storage)
+
+        execute(context, settings, config, registered.name, body)
+
+    op.__annotations__["config"] = upload_reservations_config(loaded.settings)
+    decorate = dg.op(
+        name=registered.name,
+        description=upload_reservations.__doc__,
+        required_resource_keys=needed,
+    )
+    return decorate(op)
+
+
+_OPS: dict[str, Callable[[Loaded, RegisteredJob], dg.OpDefinition]] = {
+    "upload_reservations": _upload_reservations,
+}
+
+if set(_OPS) != {name for name, job in BY_NAME.items() if job.built}:
+    raise RuntimeError("the registry says other jobs are built than orchestration/jobs.py builds")

@@ -1,0 +1,183 @@
+"""Giving every finished run its record.
+
+The run-status sensors only wake it: their cursors move on when a body raises, skip history on the
+first tick and never see a run without a code location. What is recorded here is found by looking,
+with a watermark in our own database, so nothing depends on having been told.
+"""
+
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import dagster as dg
+import psycopg
+
+from filejobs_dagster.ledger.mirror import SILENCE, FinishedRun, OpenRun, mirror, open_runs
+from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.ledger.watermark import move_watermark, next_scan, without_record
+from filejobs_dagster.orchestration.runs import (
+    OVER,
+    finished_run,
+    finished_run_ids,
+    is_ours,
+    records_of,
+)
+from filejobs_dagster.postgres.connect import Connection, Database
+from filejobs_dagster.settings import Settings, known_secrets
+
+BUDGET = timedelta(seconds=40)
+"""A sensor's tick may take 60 seconds; the next one goes on where this one stopped."""
+
+CHUNK = 100
+
+
+@dataclass
+class Reconciled:
+    """What one call did.
+
+    Attributes:
+        recorded: Runs that got their record now, in order.
+        failed: Why a run could not be recorded, by run.
+        complete: True when nothing was left for the next call.
+        ended: Runs that Dagster still called started and that were ended, because they are lost.
+    """
+
+    recorded: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    complete: bool = True
+    ended: list[str] = field(default_factory=list)
+
+
+class CouldNotRecord(Exception):
+    """Some finished runs have no record yet; the rest was recorded."""
+
+
+def reconcile(
+    instance: dg.DagsterInstance,
+    settings: Settings,
+    *,
+    budget: timedelta = BUDGET,
+    silence: timedelta = SILENCE,
+) -> Reconciled:
+    """Record every finished run of the installation that `job_run` lacks, oldest first.
+
+    One run that cannot be recorded does not stand in the way of the others; it is tried again by
+    the next call, since the watermark stays.
+
+    Args:
+        instance: Where Dagster keeps its runs.
+        settings: Whose runs.
+        budget: Begin no further run after this.
+        silence: How long a run must be silent before it is called lost.
+
+    Raises:
+        DatabaseUnavailable: Our database is away; nothing is lost, call again.
+    """
+    return _Reconciliation(instance, settings, budget, silence).run()
+
+
+class _Reconciliation:
+    def __init__(
+        self,
+        instance: dg.DagsterInstance,
+        settings: Settings,
+        budget: timedelta,
+        silence: timedelta,
+    ) -> None:
+        self._instance = instance
+        self._installation = settings.installation
+        self._database = Database.of(settings.database)
+        self._secrets = known_secrets(settings)
+        self._silence = silence
+        self._ends_at = time.monotonic() + budget.total_seconds()
+        self._done = Reconciled()
+
+    def run(self) -> Reconciled:
+        with self._database.connect("mirror") as connection:
+            self._record_finished(connection)
+            self._record_open(connection)
+        return self._done
+
+    def _record_finished(self, connection: Connection) -> None:
+        """Runs that Dagster calls over."""
+        with self._database.transaction(connection, read_only=True) as cursor:
+            scan = next_scan(cursor, self._installation)
+        lacking: list[str] = []
+        for page in finished_run_ids(self._instance, self._installation, scan.updated_after):
+            with self._database.transaction(connection, read_only=True) as cursor:
+                missing = without_record(cursor, page)
+            lacking.extend(run_id for run_id in page if run_id in missing)
+        lacking.reverse()
+        for start in range(0, len(lacking), CHUNK):
+            self._record_chunk(connection, lacking[start : start + CHUNK])
+        if self._done.complete and not self._done.failed:
+            with self._database.transaction(connection) as cursor:
+                move_watermark(cursor, self._installation, scan)
+
+    def _record_chunk(self, connection: Connection, run_ids: list[str]) -> None:
+        for record in records_of(self._instance, run_ids):
+            if time.monotonic() >= self._ends_at:
+                self._done.complete = False
+                return
+            if not is_ours(record.dagster_run, self._installation):
+                continue
+            run = finished_run(self._instance, record, self._installation, self._secrets)
+            if run is not None:
+                self._mirror(connection, run)
+
+    def _record_open(self, connection: Connection) -> None:
+        """Runs that said their final word or were lost, and that Dagster does not call over."""
+        for run in open_runs(self._database, connection, self._installation, silence=self._silence):
+            if time.monotonic() >= self._ends_at:
+                self._done.complete = False
+                return
+            if run.final or run.lost:
+                self._record_one_open(connection, run)
+
+    def _record_one_open(self, connection: Connection, run: OpenRun) -> None:
+        record = self._instance.get_run_record_by_id(run.run_id)
+        if record is None:
+            ended: FinishedRun | None = self._by_itself(run, known=False)
+        elif record.dagster_run.status in OVER:
+            ended = finished_run(self._instance, record, self._installation, self._secrets)
+        else:
+            ended = self._by_itself(run, known=True) if run.lost else None
+        if ended is None or not self._mirror(connection, ended):
+            return
+        if record is not None and run.lost:
+            self._end_in_dagster(record.dagster_run)
+
+    def _by_itself(self, run: OpenRun, *, known: bool) -> FinishedRun:
+        """What is to be said of a run when Dagster says nothing, or nothing true any more."""
+        return FinishedRun(
+            run_id=run.run_id,
+            installation=self._installation,
+            job=run.job,
+            ended="lost" if run.lost else "unseen",
+            trigger=run.trigger,
+            created_at=run.started_at,
+            error="Dagster still calls it started." if known and run.lost else None,
+            known_secrets=self._secrets,
+        )
+
+    def _end_in_dagster(self, run: dg.DagsterRun) -> None:
+        """Free the queue slot of a run that is lost: without this Dagster waits for max_runtime."""
+        current = self._instance.get_run_by_id(run.run_id)
+        if current is None or current.status in OVER:
+            return
+        self._instance.report_run_failed(
+            current, "filejobs: the run holds no lock any more and left no final word; it is lost."
+        )
+        self._done.ended.append(run.run_id)
+
+    def _mirror(self, connection: Connection, run: FinishedRun) -> bool:
+        try:
+            written = mirror(self._database, connection, run)
+        except psycopg.Error as error:
+            if connection.closed:
+                raise
+            self._done.failed[run.run_id] = sanitize_exception(error, known=self._secrets)
+            return False
+        if written:
+            self._done.recorded.append(run.run_id)
+        return written

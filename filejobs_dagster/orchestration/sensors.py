@@ -1,0 +1,180 @@
+"""Sensors: the mirrors, the watchdog, and the early start of a job with a backlog."""
+
+from datetime import timedelta
+
+import dagster as dg
+import psycopg
+
+from filejobs_dagster.expectations import expectations
+from filejobs_dagster.jobs.upload_reservations import count_due
+from filejobs_dagster.ledger.report import alarm_text
+from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.ledger.standing import standings
+from filejobs_dagster.orchestration.reconcile import CouldNotRecord, Reconciled, reconcile
+from filejobs_dagster.orchestration.requests import active_run, request_run
+from filejobs_dagster.orchestration.runs import OVER, is_ours
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.settings import (
+    Loaded,
+    Settings,
+    SettingsError,
+    UploadReservationsSettings,
+    known_secrets,
+)
+
+WAKE_UP_BUDGET = timedelta(seconds=20)
+
+
+class JobsNeedAttention(Exception):
+    """A job is failed, stale, behind, or has never run. The message is the whole report."""
+
+
+class StandingUnknown(Exception):
+    """The standing of the jobs could not be determined, which is itself an alarm."""
+
+
+def all_sensors(loaded: Loaded, jobs: dict[str, dg.JobDefinition]) -> list[dg.SensorDefinition]:
+    """Every sensor; with broken settings, the watchdog that raises their mistakes."""
+    sensors: list[dg.SensorDefinition] = [_job_freshness(loaded)]
+    if loaded.settings is None:
+        return sensors
+    settings = loaded.settings
+    sensors += [_job_run_reconciler(settings)]
+    sensors += [_job_run_mirror(settings, status) for status in OVER]
+    configured = settings.jobs.get("upload_reservations")
+    if isinstance(configured, UploadReservationsSettings) and configured.backlog_over is not None:
+        sensors.append(_backlog(settings, configured.backlog_over, jobs["upload_reservations"]))
+    return sensors
+
+
+def _told(done: Reconciled) -> dg.SkipReason:
+    """What a mirror did, as the tick's reason; a run that could not be recorded raises.
+
+    Raises:
+        CouldNotRecord: At least one run has no record yet; it is tried again.
+    """
+    if done.failed:
+        reasons = "\n".join(f"{run_id}: {reason}" for run_id, reason in done.failed.items())
+        raise CouldNotRecord(
+            f"{len(done.failed)} finished runs could not be recorded in job_run (the other "
+            f"{len(done.recorded)} were). They are tried again.\n{reasons}"
+        )
+    more = "" if done.complete else "; more is left for the next tick"
+    return dg.SkipReason(f"Recorded {len(done.recorded)} finished runs{more}.")
+
+
+def _job_run_reconciler(settings: Settings) -> dg.SensorDefinition:
+    @dg.sensor(
+        name="job_run_reconciler",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Gives every finished run its row in job_run, with a watermark in our own "
+        "database; finds runs that were lost, and ends them.",
+    )
+    def job_run_reconciler(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        return _told(_reconcile(context.instance, settings))
+
+    return job_run_reconciler
+
+
+def _reconcile(
+    instance: dg.DagsterInstance, settings: Settings, budget: timedelta | None = None
+) -> Reconciled:
+    try:
+        if budget is None:
+            return reconcile(instance, settings)
+        return reconcile(instance, settings, budget=budget)
+    except (psycopg.Error, DatabaseUnavailable) as error:
+        said = sanitize_exception(error, known=known_secrets(settings))
+        raise CouldNotRecord(
+            f"Finished runs cannot be recorded in job_run: {said}\nNone is lost: the next tick "
+            "goes on from the watermark."
+        ) from None
+
+
+def _job_run_mirror(settings: Settings, status: dg.DagsterRunStatus) -> dg.SensorDefinition:
+    @dg.run_status_sensor(
+        run_status=status,
+        name=f"job_run_mirror_{OVER[status]}",
+        # Without it the runs of `dagster job execute` are invisible: they have no code location.
+        monitor_all_code_locations=True,
+        minimum_interval_seconds=10,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Wakes the mirror as soon as a run has ended this way. It may fail or miss a "
+        "run: job_run_reconciler looks for itself.",
+    )
+    def job_run_mirror(context: dg.RunStatusSensorContext) -> None:
+        # Anything but None would end the tick after one run.
+        if is_ours(context.dagster_run, settings.installation):
+            _told(_reconcile(context.instance, settings, WAKE_UP_BUDGET))
+
+    return job_run_mirror
+
+
+def _job_freshness(loaded: Loaded) -> dg.SensorDefinition:
+    @dg.sensor(
+        name="job_freshness",
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Fails whenever a job is failed, stale, behind or has never run, with a table "
+        "of which and why. It dies with the daemon: let `filejobs status --check` look from "
+        "outside.",
+    )
+    def job_freshness() -> dg.SkipReason:
+        try:
+            settings = loaded.require()
+        except SettingsError as error:
+            raise StandingUnknown(f"filejobs.yaml has mistakes; no job can run.\n{error}") from None
+        report = _report(settings)
+        if report is not None:
+            raise JobsNeedAttention(report)
+        return dg.SkipReason("Every job of filejobs.yaml stands as it should.")
+
+    return job_freshness
+
+
+def _report(settings: Settings) -> str | None:
+    database = Database.of(settings.database)
+    try:
+        with (
+            database.connect("job_freshness") as connection,
+            database.transaction(connection, read_only=True) as cursor,
+        ):
+            return alarm_text(standings(cursor, settings.installation, expectations(settings)))
+    except (psycopg.Error, DatabaseUnavailable) as error:
+        said = sanitize_exception(error, known=known_secrets(settings))
+        raise StandingUnknown(
+            f"The standing of the jobs cannot be read: {said}\nCheck the database, and that "
+            "`filejobs migrate` has been run."
+        ) from None
+
+
+def _backlog(
+    settings: Settings, backlog_over: int, definition: dg.JobDefinition
+) -> dg.SensorDefinition:
+    job = definition.name
+
+    @dg.sensor(
+        name=f"{job}_backlog",
+        job=definition,
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts {job} early when more than {backlog_over:,} reservations are due.",
+    )
+    def backlog(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        database = Database.of(settings.database)
+        configured = settings.jobs[job]
+        grace = getattr(configured, "grace", timedelta(0))
+        with (
+            database.connect(f"{job} backlog") as connection,
+            database.transaction(connection, read_only=True) as cursor,
+        ):
+            due = count_due(cursor, grace, most=backlog_over + 1)
+        if due <= backlog_over:
+            return dg.SkipReason(f"{due:,} reservations are due, not more than {backlog_over:,}.")
+        active = active_run(context.instance, settings, job)
+        if active is not None:
+            return dg.SkipReason(f"Run {active} of {job} is queued or running.")
+        return request_run(settings, job)
+
+    return backlog

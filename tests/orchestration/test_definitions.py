@@ -1,0 +1,148 @@
+"""What Dagster loads, with settings of every kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.build import build_definitions
+from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from tests.orchestration.conftest import failure_of
+
+if TYPE_CHECKING:
+    from tests.installation import Installation
+    from tests.orchestration.conftest import Code
+
+
+def test_every_job_of_the_registry_is_a_dagster_job(code: Code) -> None:
+    definitions = code.definitions
+    dg.Definitions.validate_loadable(definitions)
+
+    names = {job.name for job in definitions.resolve_all_job_defs()}
+
+    assert names >= set(JOB_NAMES)
+
+
+def test_every_job_carries_the_tags_that_make_it_ours_exclusive_and_bounded(code: Code) -> None:
+    job = code.definitions.resolve_job_def("upload_reservations")
+
+    assert job.tags[tags.INSTALLATION] == "test"
+    assert job.tags[tags.EXCLUSIVE] == "test/upload_reservations"
+    assert int(job.tags[tags.MAX_RUNTIME]) == 40 * 60
+
+
+def test_all_schedules_and_sensors_are_on_by_default(code: Code) -> None:
+    code.installation.job(backlog_over=10)
+    definitions = code.definitions
+
+    schedules = list(definitions.schedules or [])
+    sensors = list(definitions.sensors or [])
+
+    assert {schedule.name for schedule in schedules} == {"upload_reservations_schedule"}
+    assert {sensor.name for sensor in sensors} == {
+        "job_freshness",
+        "job_run_reconciler",
+        "job_run_mirror_success",
+        "job_run_mirror_failure",
+        "job_run_mirror_canceled",
+        "upload_reservations_backlog",
+    }
+    for definition in [*schedules, *sensors]:
+        assert definition.default_status.value == "RUNNING", definition.name
+        assert definition.description, definition.name
+
+
+def test_each_job_op_and_config_field_is_described(code: Code) -> None:
+    for name in JOB_NAMES:
+        job = code.definitions.resolve_job_def(name)
+        assert job.description
+        for node in job.nodes:
+            assert node.definition.description
+            fields = node.definition.config_schema.as_field().config_type.fields
+            assert fields["dry_run"].default_value is True
+            assert all(field.description for field in fields.values())
+
+
+def test_the_launchpad_shows_the_operators_limits_as_defaults(code: Code) -> None:
+    code.installation.job(limit=77, batch_size=7, grace="10m", max_runtime="5m")
+
+    [node] = code.definitions.resolve_job_def("upload_reservations").nodes
+    fields = node.definition.config_schema.as_field().config_type.fields
+
+    shown = {name: fields[name].default_value for name in fields}
+    assert shown == {
+        "dry_run": True,
+        "limit": 77,
+        "batch_size": 7,
+        "grace": "10m",
+        "max_runtime": "5m",
+        "count_bytes": True,
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in JOB_NAMES if not BY_NAME[name].built])
+def test_a_job_that_is_not_built_fails_clearly_when_it_is_started(code: Code, name: str) -> None:
+    code.installation.document["jobs"][name] = {"by_hand": True}
+
+    result = code.run(name)
+
+    assert not result.success
+    assert f"{name} is not built in this version" in failure_of(result)
+
+
+def test_broken_settings_still_load_and_the_jobs_refuse_with_every_mistake(code: Code) -> None:
+    code.installation.document["buckets"]["uploads"]["owns"] = ["files"]
+    code.installation.job(stale_after=7200)
+    code.installation.reserve("files/a")
+
+    definitions = code.definitions
+    dg.Definitions.validate_loadable(definitions)
+    result = code.run(dry_run=False)
+
+    assert not result.success
+    said = failure_of(result)
+    assert "buckets.uploads.owns[0]" in said
+    assert "jobs.upload_reservations.stale_after" in said
+    assert code.installation.has_object("files/a")
+    assert code.installation.has_row("files/a")
+    assert code.installation.progress() == []
+
+
+def test_with_broken_settings_the_watchdog_is_there_and_raises_them(code: Code) -> None:
+    code.installation.document["typo"] = 1
+
+    with pytest.raises(Exception, match="typo"):
+        code.sensor("job_freshness")
+
+
+def test_a_job_that_does_not_stand_in_the_settings_refuses(code: Code) -> None:
+    code.installation.document["jobs"] = {}
+
+    result = code.run()
+
+    assert not result.success
+    assert "does not stand under `jobs:`" in failure_of(result)
+
+
+def test_resources_show_the_name_of_a_variable_and_never_its_value(
+    installation: Installation, code: Code
+) -> None:
+    resource = code.definitions.resources["bucket_uploads"]
+
+    shown = repr(resource) + str(resource._resolved_config_dict)
+
+    assert "FILEJOBS_S3_SECRET_ACCESS_KEY" in shown
+    assert installation.environment["FILEJOBS_S3_SECRET_ACCESS_KEY"] not in shown
+
+
+def test_a_missing_file_still_loads(tmp_path: object) -> None:
+    from pathlib import Path
+
+    from filejobs_dagster.settings import read_settings
+
+    loaded = read_settings(Path(str(tmp_path)) / "nothing.yaml", {})
+
+    dg.Definitions.validate_loadable(build_definitions(loaded))

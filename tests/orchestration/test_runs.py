@@ -1,0 +1,217 @@
+"""Runs through Dagster: modes, windows, refusals, what the run's page shows, the record."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.reconcile import reconcile
+from tests.orchestration.conftest import failure_of, metadata_of
+
+if TYPE_CHECKING:
+    from tests.orchestration.conftest import Code
+
+TODAY = datetime.now(timezone.utc).date().isoformat()
+
+
+def record(code: Code) -> dict[str, Any]:
+    """Mirror everything and return the newest row of job_run."""
+    reconcile(code.instance, code.installation.settings(), silence=timedelta(0))
+    return code.installation.records()[-1]
+
+
+def test_a_run_without_any_config_is_dry(code: Code) -> None:
+    code.installation.reserve("files/a")
+
+    result = code.run()
+
+    assert result.success
+    assert metadata_of(result)["mode"] == "dry"
+    assert metadata_of(result)["would_collect"] == 1
+    assert code.installation.has_object("files/a")
+    assert record(code)["mode"] == "dry"
+
+
+def test_dry_run_false_and_nothing_else_goes_live(code: Code) -> None:
+    code.installation.reserve("files/a", body=b"123")
+
+    result = code.run(dry_run=False)
+
+    assert result.success
+    shown = metadata_of(result)
+    assert (shown["mode"], shown["scanned"], shown["acted"], shown["bytes_freed"]) == (
+        "live", 1, 1, 3,
+    )  # fmt: skip
+    assert shown["stopped_reason" if shown.get("stopped_reason") else "truncated"] is False
+    row = record(code)
+    assert (row["outcome"], row["mode"], row["acted"]) == ("ok", "live", 1)
+    assert row["detail"]["trigger"] == {"kind": "cli", "name": None}
+
+
+@pytest.mark.parametrize(
+    ("allow_live", "config", "tag", "mode", "reason"),
+    [
+        (True, {}, None, "dry", False),
+        (True, {}, "live", "live", False),
+        (True, {}, "dry", "dry", False),
+        (True, {"dry_run": False}, None, "live", False),
+        (True, {"dry_run": True}, "live", "dry", True),
+        (True, {"dry_run": False}, "dry", "live", True),
+        (False, {"dry_run": False}, None, "dry", True),
+        (False, {}, "live", "dry", True),
+    ],
+)
+def test_who_decides_the_mode(
+    code: Code, allow_live: bool, config: dict[str, Any], tag: str | None, mode: str, reason: bool
+) -> None:
+    code.installation.document["allow_live"] = allow_live
+    code.installation.reserve("files/a")
+
+    result = code.run(tags={tags.MODE: tag} if tag else None, **config)
+
+    assert result.success
+    row = record(code)
+    assert row["mode"] == mode
+    assert ("mode_reason" in row["detail"]) == reason
+    assert code.installation.has_object("files/a") == (mode == "dry")
+
+
+def test_an_unknown_mode_refuses_before_anything_is_touched(code: Code) -> None:
+    code.installation.reserve("files/a")
+
+    result = code.run(tags={tags.MODE: "Live"}, limit=1)
+
+    assert not result.success
+    assert "can be 'dry' or 'live'" in failure_of(result)
+    assert code.installation.has_object("files/a")
+    row = record(code)
+    assert (row["outcome"], row["mode"], row["scanned"]) == ("failed", "dry", None)
+    assert "can be 'dry' or 'live'" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"limit": 0}, "greater than or equal to 1"),
+        ({"batch_size": 1001}, "less than or equal to 1000"),
+        ({"grace": "90"}, "unit"),
+        ({"grace": "31d"}, "at most"),
+        ({"max_runtime": "2 hours"}, "2 hours"),
+    ],
+)
+def test_a_config_that_a_person_gets_wrong_is_refused_before_anything_is_touched(
+    code: Code, config: dict[str, Any], said: str
+) -> None:
+    code.installation.reserve("files/a")
+
+    result = code.run(dry_run=False, **config)
+
+    assert not result.success
+    assert said in failure_of(result)
+    assert code.installation.has_row("files/a")
+    assert code.installation.progress() == []
+    assert record(code)["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("config", [{"dry_run": "false"}, {"limt": 3}, {"limit": "many"}])
+def test_a_config_that_does_not_fit_the_schema_starts_no_run(
+    code: Code, config: dict[str, Any]
+) -> None:
+    code.installation.reserve("files/a")
+
+    with pytest.raises(Exception, match="Error in config"):
+        code.run(**config)
+
+    assert code.installation.has_object("files/a")
+    assert code.instance.get_runs_count() == 0
+
+
+def test_a_partition_takes_its_day_only(code: Code) -> None:
+    code.installation.reserve("files/long ago", due_ago=timedelta(days=3))
+    code.installation.reserve("files/now", due_ago=timedelta(microseconds=1))
+
+    day = (datetime.now(timezone.utc) - timedelta(days=3)).date().isoformat()
+    result = code.run(partition_key=day, dry_run=False)
+
+    assert result.success
+    assert code.installation.keys() == {"files/now"}
+    assert record(code)["detail"]["window"]["covers"] == day
+
+
+def test_a_scheduled_run_carries_today_and_takes_everything_due(code: Code) -> None:
+    code.installation.reserve("files/long ago", due_ago=timedelta(days=400))
+
+    result = code.run(
+        partition_key=TODAY,
+        tags={
+            tags.MODE: "live",
+            tags.WINDOW: tags.COVERS_EVERYTHING,
+            "dagster/schedule_name": "upload_reservations_schedule",
+        },
+    )
+
+    assert result.success
+    assert code.installation.keys() == set()
+    row = record(code)
+    assert row["detail"]["window"] == {"covers": "everything"}
+    assert row["detail"]["trigger"] == {"kind": "schedule", "name": "upload_reservations_schedule"}
+
+
+def painted(code: Code) -> set[str]:
+    """The days that the Partitions tab shows as done."""
+    import dagster as dg
+
+    wanted = dg.RunsFilter(tags={"dagster/partition_set": "upload_reservations_partition_set"})
+    return {
+        data.partition
+        for data in code.instance.run_storage.get_run_partition_data(wanted)
+        if data.status.value == "SUCCESS"
+    }
+
+
+def test_only_a_live_run_that_left_nothing_paints_its_day(code: Code) -> None:
+    for key, day in (("files/1", "2026-03-01"), ("files/2", "2026-03-02"), ("files/3", "2026-03-02")):
+        code.installation.execute(
+            "INSERT INTO file (storage_key, upload_expires_at) VALUES (%s, %s)",
+            (key, f"{day}T12:00:00Z"),
+        )
+
+    assert code.run(partition_key="2026-03-01").success
+    assert painted(code) == set()
+    assert code.run(partition_key="2026-03-02", dry_run=False, limit=1).success
+    assert painted(code) == set()
+    assert code.run(partition_key="2026-03-01", dry_run=False).success
+    assert painted(code) == {"2026-03-01"}
+
+
+def test_storage_that_refuses_everything_fails_the_run_and_is_not_a_success(code: Code) -> None:
+    code.installation.reserve("files/a")
+    code.installation.document["buckets"]["uploads"]["endpoint_url"] = "http://127.0.0.1:9"
+
+    result = code.run(dry_run=False)
+
+    assert not result.success
+    assert code.installation.has_row("files/a")
+    row = record(code)
+    assert row["outcome"] == "failed"
+    assert row["scanned"] is None
+
+
+def test_no_secret_reaches_the_record_the_error_or_the_metadata(code: Code) -> None:
+    secret = "s3cr3t-of-the-database"
+    url = code.installation.database_url.replace("postgres@", f"postgres:{secret}@", 1)
+    assert secret in url
+    code.installation.database_url = url
+    code.installation.execute("DROP TABLE file CASCADE")
+    code.installation.execute("ALTER ROLE postgres SET lock_timeout = DEFAULT")
+
+    result = code.run(dry_run=False)
+
+    assert not result.success
+    everything = str([event.to_string() if hasattr(event, "to_string") else event
+                      for event in result.all_events])  # fmt: skip
+    assert secret not in everything
+    assert secret not in str(record(code))

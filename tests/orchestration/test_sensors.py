@@ -1,0 +1,214 @@
+"""Sensors and schedules, tick by tick."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import psycopg
+import pytest
+
+from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.reconcile import reconcile
+
+if TYPE_CHECKING:
+    from tests.orchestration.conftest import Code
+
+TODAY = datetime.now(timezone.utc).date().isoformat()
+
+
+def tick(code: Code) -> Any:
+    definitions = code.definitions
+    repository = definitions.get_repository_def()
+    context = dg.build_schedule_context(
+        instance=code.instance, repository_def=repository,
+        scheduled_execution_time=datetime.now(timezone.utc),
+    )  # fmt: skip
+    schedule = definitions.resolve_schedule_def("upload_reservations_schedule")
+    return schedule.evaluate_tick(context)
+
+
+def started(code: Code, status: dg.DagsterRunStatus) -> dg.DagsterRun:
+    """A run that Dagster knows and that no process works on."""
+    job = code.definitions.resolve_job_def("upload_reservations")
+    return code.instance.create_run_for_job(job, status=status, tags=job.tags)
+
+
+def test_freshness_raises_for_a_job_that_never_ran_and_says_which_and_why(code: Code) -> None:
+    code.installation.job(stale_after="2h")
+
+    with pytest.raises(Exception, match="1 job needs attention: upload_reservations .never run.") as raised:  # fmt: skip
+        code.sensor("job_freshness")
+
+    assert "no run is recorded" in str(raised.value)
+
+
+def test_freshness_raises_for_a_job_by_hand_without_threshold_that_never_ran(code: Code) -> None:
+    code.installation.document["jobs"]["upload_reservations"] = {"by_hand": True}
+
+    with pytest.raises(Exception, match="never run"):
+        code.sensor("job_freshness")
+
+
+def test_freshness_is_quiet_once_the_job_swept(code: Code) -> None:
+    code.installation.job(stale_after="2h")
+    assert code.run(dry_run=False).success
+    reconcile(code.instance, code.installation.settings())
+
+    assert "stands as it should" in code.sensor("job_freshness").skip_message
+
+
+def test_freshness_raises_when_the_database_is_away(code: Code) -> None:
+    code.installation.database_url = "postgresql://nobody:hunter2secret@127.0.0.1:9/nothing"
+
+    with pytest.raises(Exception, match="cannot be read") as raised:
+        code.sensor("job_freshness")
+
+    assert "hunter2secret" not in str(raised.value)
+
+
+def test_dry_runs_of_a_job_configured_live_never_satisfy_freshness(code: Code) -> None:
+    code.installation.job(stale_after="2h")
+    for _ in range(3):
+        assert code.run().success
+    reconcile(code.instance, code.installation.settings())
+
+    with pytest.raises(Exception, match="upload_reservations"):
+        code.sensor("job_freshness")
+
+
+def test_a_schedule_asks_for_one_live_run_over_everything_that_carries_today(code: Code) -> None:
+    [request] = tick(code).run_requests
+
+    assert request.tags[tags.MODE] == "live"
+    assert request.tags[tags.WINDOW] == tags.COVERS_EVERYTHING
+    assert request.tags[tags.PARTITION] == TODAY
+
+
+def test_a_schedule_of_a_dry_job_carries_no_day(code: Code) -> None:
+    code.installation.job(mode="dry")
+
+    [request] = tick(code).run_requests
+
+    assert request.tags[tags.MODE] == "dry"
+    assert tags.PARTITION not in request.tags
+
+
+@pytest.mark.parametrize("status", ["NOT_STARTED", "STARTED", "CANCELING"])
+def test_a_tick_skips_while_a_run_is_queued_or_running(code: Code, status: str) -> None:
+    run = started(code, dg.DagsterRunStatus(status))
+
+    data = tick(code)
+
+    assert not data.run_requests
+    assert run.run_id in data.skip_message
+
+
+def test_three_days_of_outage_are_one_late_run(code: Code) -> None:
+    for days in (1, 2, 3):
+        code.installation.reserve(f"files/{days}", due_ago=timedelta(days=days))
+    [request] = tick(code).run_requests
+
+    result = code.run(tags=dict(request.tags), partition_key=request.partition_key or TODAY)
+
+    assert result.success
+    assert code.installation.keys() == set()
+
+
+def test_the_backlog_sensor_starts_the_job_early_only_above_the_number(code: Code) -> None:
+    code.installation.job(backlog_over=3)
+    code.installation.reserve_many(["files/1", "files/2", "files/3"])
+    assert "not more than 3" in code.sensor("upload_reservations_backlog").skip_message
+
+    code.installation.reserve_many(["files/4"])
+    [request] = code.sensor("upload_reservations_backlog").run_requests
+
+    assert request.tags[tags.MODE] == "live"
+
+
+def test_the_reconciler_records_what_ended_before_it_was_ever_switched_on(code: Code) -> None:
+    for _ in range(12):
+        code.run()
+
+    assert "Recorded 12" in code.sensor("job_run_reconciler").skip_message
+    assert "Recorded 0" in code.sensor("job_run_reconciler").skip_message
+    assert len(code.installation.records()) == 12
+
+
+def test_a_run_that_cannot_be_recorded_does_not_stand_in_the_way_of_the_others(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from filejobs_dagster.orchestration import reconcile as module
+
+    poison = code.run().run_id
+    good = code.run().run_id
+    mirror = module.mirror
+
+    def fail_for_poison(database: Any, connection: Any, run: Any) -> bool:
+        if run.run_id == poison:
+            raise psycopg.errors.CheckViolation("refused")
+        return mirror(database, connection, run)
+
+    monkeypatch.setattr(module, "mirror", fail_for_poison)
+    with pytest.raises(Exception, match=poison):
+        code.sensor("job_run_reconciler")
+    assert [r["run_id"] for r in code.installation.records()] == [good]
+
+    monkeypatch.setattr(module, "mirror", mirror)
+    code.sensor("job_run_reconciler")
+    assert {r["run_id"] for r in code.installation.records()} == {good, poison}
+
+
+def test_nothing_is_lost_when_the_database_was_away_for_the_mirror(code: Code) -> None:
+    run = code.run(dry_run=False).run_id
+    here = code.installation.database_url
+    code.installation.database_url = "postgresql://nobody@127.0.0.1:9/nothing"
+    with pytest.raises(Exception, match="None is lost"):
+        code.sensor("job_run_reconciler")
+
+    code.installation.database_url = here
+    code.sensor("job_run_reconciler")
+
+    assert [r["run_id"] for r in code.installation.records()] == [run]
+
+
+def test_runs_of_another_installation_are_left_to_it(code: Code) -> None:
+    code.run()
+    code.installation.document["installation"] = "other"
+
+    assert "Recorded 0" in code.sensor("job_run_reconciler").skip_message
+
+
+def test_a_run_that_dagster_never_knew_is_recorded_by_its_own_final_word(code: Code) -> None:
+    with dg.instance_for_test() as elsewhere:
+        job = code.definitions.resolve_job_def("upload_reservations")
+        run = job.execute_in_process(instance=elsewhere).run_id
+
+    code.sensor("job_run_reconciler")
+
+    [row] = code.installation.records()
+    assert (row["run_id"], row["outcome"], row["detail"]["ended"]) == (run, "ok", "unseen")
+
+
+def test_a_run_that_failed_before_it_started_is_recorded_as_never_started(code: Code) -> None:
+    run = started(code, dg.DagsterRunStatus.NOT_STARTED)
+    code.instance.report_run_failed(run, "the code server was down")
+
+    code.sensor("job_run_reconciler")
+
+    [row] = code.installation.records()
+    assert (row["outcome"], row["mode"], row["scanned"]) == ("failed", "dry", None)
+    assert "never started" in row["error"]
+    assert "code server was down" in row["error"]
+
+
+def test_a_cancelled_run_is_recorded_as_cancelled(code: Code) -> None:
+    run = started(code, dg.DagsterRunStatus.NOT_STARTED)
+    code.instance.report_run_canceled(run)
+
+    code.sensor("job_run_reconciler")
+
+    [row] = code.installation.records()
+    assert row["detail"]["ended"] == "canceled"
+    assert "Cancelled before it started" in row["error"]
