@@ -1,0 +1,89 @@
+# Everything a person types. `make` alone explains itself.
+#
+# The virtual environment holds exactly the versions in constraints.txt. It is made when it is needed
+# and again when pyproject.toml or constraints.txt changed.
+
+VENV ?= .venv
+ARGS ?=
+
+# The newest Python that can make a virtual environment. Debian has the parts for that in a package
+# of its own, python3-venv.
+PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3.10 python3; do \
+	if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' \
+	2>/dev/null; then command -v $$candidate; break; fi; done)
+
+INSTALLED := $(VENV)/installed
+BIN := $(VENV)/bin
+
+# uv does not read pip's configuration, so the two things that decide whether it reaches a package
+# index at all are handed over: the index itself and the certificates.
+LIKE_PIP = \
+	index="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}"; \
+	certificates="$${PIP_CERT:-$$($(BIN)/python -m pip config get global.cert 2>/dev/null)}"; \
+	if [ -n "$$index" ]; then \
+		export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$index}"; fi; \
+	if [ -n "$$certificates" ]; then \
+		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test lint check constraints clean ready
+
+help: ## Show this.
+	@echo 'Usage: make TARGET'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		while IFS='|' read -r target text; do printf '  %-13s%s\n' "$$target" "$$text"; done
+	@echo
+	@echo 'Needed: Python 3.10 or newer with venv (on Debian: apt-get install python3-venv). The'
+	@echo 'first target installs everything else into $(VENV), PostgreSQL included.'
+	@echo
+	@echo 'Variables: PYTHON=python3.12 chooses the Python, VENV=DIRECTORY the environment,'
+	@echo 'ARGS="tests/ledger -k stale" is passed to pytest, `filejobs demo` or `filejobs dev`.'
+
+demo: ready ## Show a collector at work on a database and a bucket made for it, then its record.
+	@$(BIN)/filejobs demo $(ARGS)
+
+dev: ready ## Open the web UI on the demo's data; Ctrl-C stops everything.
+	@$(BIN)/filejobs dev $(ARGS)
+
+test: ready ## Run every test, on servers that start and end with it.
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: ready ## Check style, format and strict types.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict
+
+check: lint test ## Do what the continuous integration does.
+
+constraints: ready ## Choose the newest versions that fit pyproject.toml, for Python 3.10 to 3.13.
+	@sed -n '/^#/p' constraints.txt > constraints.txt.new
+	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal \
+		--python-version 3.10 --no-emit-index-url --no-header --no-annotate --quiet \
+		>> constraints.txt.new
+	@mv constraints.txt.new constraints.txt
+	@echo 'constraints.txt is written. `make check` installs it and tells whether it holds.'
+
+clean: ## Remove the virtual environment, the demo's data and everything that was compiled.
+	rm -rf $(VENV) .filejobs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find filejobs_dagster tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Dagster's imports take most of the time of every start, twice as much without bytecode. It is
+# written here whatever PYTHONDONTWRITEBYTECODE says, which forbids it to running programs only.
+ready: $(INSTALLED)
+	@$(BIN)/python -m compileall -q filejobs_dagster tests
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo 'No Python 3.10 or newer that can make a virtual environment was found.' >&2; \
+		echo 'On Debian and Ubuntu: apt-get install python3-venv' >&2; \
+		echo 'Elsewhere: make PYTHON=/path/to/python3 TARGET' >&2; \
+		exit 1; \
+	fi
+	@echo 'Installing into $(VENV) with $(PYTHON)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode \
+		--constraints constraints.txt --build-constraints constraints.txt \
+		--editable '.[embedded]' --group dev
+	@touch $@

@@ -1,0 +1,121 @@
+"""Servers and databases that tests share.
+
+Every worker of pytest-xdist starts its own PostgreSQL and its own S3 server. A server that cannot
+start fails the tests that need it: nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import hypothesis
+import psycopg
+import pytest
+
+from filejobs_dagster.embedded.environment import is_foreign
+from filejobs_dagster.embedded.postgres import EmbeddedPostgres
+from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_s3 import S3Client
+
+TEMPLATE = "migrated_template"
+
+# A loaded machine is slow now and then; what is too slow for good meets the tests' own timeout.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
+
+NO_REAL_ACCOUNT = {
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+}
+
+
+def pytest_configure() -> None:
+    """Forget the developer's databases, buckets and accounts, before any server starts."""
+    for name in filter(is_foreign, list(os.environ)):
+        del os.environ[name]
+    os.environ.update(NO_REAL_ACCOUNT)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every test the same environment, also after a test that left something behind."""
+    for name in filter(is_foreign, list(os.environ)):
+        monkeypatch.delenv(name)
+    for name, value in NO_REAL_ACCOUNT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """The worker's PostgreSQL. Never stop or restart it: others use it."""
+    with EmbeddedPostgres.start(durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+def separate_postgres_server() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL for one test that stops, kills or restarts it; half a second. Not migrated."""
+    with EmbeddedPostgres.start(durable=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_server: EmbeddedPostgres) -> str:
+    """The name of a database with every migration applied, which others are copied from."""
+    from filejobs_dagster.postgres.migrate import migrate  # noqa: PLC0415 (only tests that need it)
+
+    migrate(postgres_server.create_database(TEMPLATE))
+    return TEMPLATE
+
+
+@pytest.fixture
+def database_url(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+    """The address of a migrated, empty database of the test's own."""
+    name = f"test_{uuid.uuid4().hex}"
+    yield postgres_server.create_database(name, template_database)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """The address of a database with nothing in it, for migrations and for Dagster's storage."""
+    name = f"test_{uuid.uuid4().hex}"
+    yield postgres_server.create_database(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[psycopg.Connection]:
+    """A connection to `database_url` in autocommit mode."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[EmbeddedS3]:
+    """The worker's S3 server; `environment()` has what a child process needs."""
+    with EmbeddedS3.start() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_client(s3_server: EmbeddedS3) -> S3Client:
+    """A boto3 client of the worker's S3 server."""
+    return s3_server.client()
+
+
+@pytest.fixture
+def bucket(s3_client: S3Client) -> str:
+    """The name of a new, empty bucket."""
+    name = f"test-{uuid.uuid4().hex}"
+    s3_client.create_bucket(Bucket=name)
+    return name
