@@ -1,0 +1,1 @@
+"""`filejobs prove`: the project's claims, tried beside what they guard from."""

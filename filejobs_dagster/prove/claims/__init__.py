@@ -1,0 +1,28 @@
+"""The claims, in the order in which they are shown. A later claim is one more entry here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.prove.claims import (
+    audit_fork,
+    bytes_before_commit,
+    completed_upload,
+    dry_runs,
+    never_run,
+    null_counts,
+    one_record,
+)
+
+if TYPE_CHECKING:
+    from filejobs_dagster.prove.evidence import Claim
+
+CLAIMS: list[Claim] = [
+    completed_upload.CLAIM,
+    bytes_before_commit.CLAIM,
+    dry_runs.CLAIM,
+    never_run.CLAIM,
+    null_counts.CLAIM,
+    one_record.CLAIM,
+    audit_fork.CLAIM,
+]

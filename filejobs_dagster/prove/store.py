@@ -1,0 +1,69 @@
+"""A bucket whose objects can be seen with the claims' own eyes."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from filejobs_dagster.settings import BucketSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.s3 import S3Endpoint
+
+PREFIX = "files/"
+MIN_AGE = timedelta(days=2)
+
+
+@dataclass(frozen=True)
+class Store:
+    """One bucket.
+
+    Attributes:
+        name: The bucket.
+        client: A client of its server.
+        settings: The bucket as `filejobs.yaml` would describe it.
+    """
+
+    name: str
+    client: S3Client
+    settings: BucketSettings
+
+    @classmethod
+    def create(cls, server: S3Endpoint) -> Store:
+        """Make a new bucket."""
+        store = cls.open(server, f"prove-{uuid.uuid4().hex[:12]}")
+        store.client.create_bucket(Bucket=store.name)
+        return store
+
+    @classmethod
+    def open(cls, server: S3Endpoint, name: str) -> Store:
+        """Use a bucket that is there already."""
+        settings = BucketSettings(
+            bucket=name, endpoint_url=server.endpoint_url, owns=[PREFIX], min_age=MIN_AGE
+        )
+        return cls(name, server.client(), settings)
+
+    def put(self, key: str, body: bytes) -> None:
+        """Upload an object."""
+        self.client.put_object(Bucket=self.name, Key=key, Body=body)
+
+    def head(self, key: str) -> str:
+        """What HeadObject says: `200, 11 bytes` or `404`."""
+        try:
+            found = self.client.head_object(Bucket=self.name, Key=key)
+        except ClientError as error:
+            status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+            if status != 404:  # noqa: PLR2004 (an absent object, as HTTP says it)
+                raise
+            return "404, gone"
+        return f"200, {found['ContentLength']} bytes"
+
+    def has(self, key: str) -> bool:
+        """Whether the object is there."""
+        return self.head(key).startswith("200")
