@@ -65,6 +65,7 @@ constraints: ready ## Choose the newest versions that fit pyproject.toml, for Py
 	@echo 'constraints.txt is written. `make check` installs it and tells whether it holds.'
 
 clean: ## Remove the virtual environment, the demo's data and everything that was compiled.
+	@test ! -x $(BIN)/filejobs || $(BIN)/filejobs demo --stop
 	rm -rf $(VENV) .filejobs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find filejobs_dagster tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -490,7 +490,9 @@ class _Collection:
             totals.note(f"kept: {reason}", key)
         for key, reason in deletion.failed.items():
             totals.note("bytes left", key, why=reason)
-        totals.collected += len(absent) + len(kept) + len(deletion.answered()) - len(deletion.failed)
+        totals.collected += (
+            len(absent) + len(kept) + len(deletion.answered()) - len(deletion.failed)
+        )
 
     def _record_result(
         self, absent: Sequence[str], deletion: Deletion, kept: Mapping[str, str], **facts: Any

@@ -34,7 +34,7 @@ MAX_FAILURES_COUNTED = 1000
 UNITS_SHOWN = 2
 
 # One row per job, also for those that never ran: the jobs are the left side, and each look-up is
-# the first row of the index (installation, job, finished_at DESC, id DESC).
+# the beginning of one of the three indexes of job_run on installation and job.
 _STANDING = """
 SELECT expected.job,
        to_jsonb(last_run) AS last_run,
@@ -72,8 +72,8 @@ SELECT expected.job,
                   FROM job_run
                  WHERE installation = %(installation)s AND job = expected.job
                    AND outcome = 'failed'
-                   AND (last_success.id IS NULL
-                        OR (finished_at, id) > (last_success.finished_at, last_success.id))
+                   AND (finished_at, id) > (coalesce(last_success.finished_at, '-infinity'),
+                                            coalesce(last_success.id, 0))
                  ORDER BY finished_at DESC, id DESC
                  LIMIT %(most)s) AS recent) AS failures
  CROSS JOIN LATERAL (
@@ -81,6 +81,7 @@ SELECT expected.job,
           FROM (SELECT
                   FROM job_run
                  WHERE installation = %(installation)s AND job = expected.job
+                 ORDER BY finished_at DESC, id DESC
                  LIMIT %(most)s) AS recorded) AS runs
   LEFT JOIN LATERAL (
         SELECT run_id, mode, holder, started_at, heartbeat_at

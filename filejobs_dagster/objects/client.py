@@ -20,20 +20,25 @@ from botocore.exceptions import (
 )
 from botocore.utils import parse_timestamp
 
-from filejobs_dagster.objects.errors import described, status_of
+from filejobs_dagster.objects.errors import BucketUnavailable, described, status_of
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
     from mypy_boto3_s3 import S3Client
 
+__all__ = [
+    "BucketAccess",
+    "BucketUnavailable",
+    "check_access",
+    "make_client",
+    "read_versioning",
+    "timestamp",
+]
+
 USER_AGENT = "filejobs_dagster"
 SECONDS_TO_CONNECT = 10
 SECONDS_TO_READ = 60
 CONNECTIONS = 32
-
-
-class BucketUnavailable(Exception):
-    """The bucket cannot be used; the message says what was found and what to do."""
 
 
 class RevealsSecret(Protocol):

@@ -74,6 +74,10 @@ CONCERNS_EVERY_REQUEST = frozenset(
 """Codes that say nothing of one key: the next key would meet the same answer."""
 
 
+class BucketUnavailable(Exception):
+    """The bucket cannot be used; the message says what was found and what to do."""
+
+
 @dataclass(frozen=True)
 class StorageError:
     """Why storage refused something, sanitised and bounded.

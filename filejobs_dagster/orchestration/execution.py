@@ -102,9 +102,9 @@ def _says_dry_run(context: dg.OpExecutionContext) -> bool:
     The config object cannot tell: Dagster leaves a value that equals its default out of
     `model_fields_set`, so an explicit `dry_run: true` looks like none.
     """
-    ops = context.run.run_config.get("ops", {})
-    said = (ops.get(context.op.name) or {}).get("config") or {}
-    return "dry_run" in said
+    run_config: Mapping[str, Any] = context.run.run_config
+    of_op = run_config.get("ops", {}).get(context.op.name) or {}
+    return "dry_run" in (of_op.get("config") or {})
 
 
 def _leave_day_unpainted(context: dg.OpExecutionContext) -> None:

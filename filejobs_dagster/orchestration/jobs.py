@@ -88,9 +88,7 @@ def _upload_reservations(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefi
         client = getattr(context.resources, resource_key(entry))
 
         def body(run: RunContext) -> Outcome:
-            references = ReferenceCheck(
-                run.connection, bucket.sources, schema=run.database.schema
-            )
+            references = ReferenceCheck(run.connection, bucket.sources, schema=run.database.schema)
             request = upload_reservations.Request(
                 limit=config.limit,
                 batch_size=config.batch_size,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,11 @@ import pytest
 from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import BucketUnavailable
+from filejobs_dagster.postgres.locks import exclusive_lock, lock_number
 
 if TYPE_CHECKING:
+    import uuid
+
     from tests.installation import Installation
     from tests.jobs.conftest import Collector
 
@@ -309,9 +311,7 @@ def test_a_bucket_that_is_not_there_fails_before_anything_is_claimed(
 # --- races, with real backends ------------------------------------------------------------------
 
 
-def between_select_and_claim(
-    monkeypatch: pytest.MonkeyPatch, what_happens: Any
-) -> None:
+def between_select_and_claim(monkeypatch: pytest.MonkeyPatch, what_happens: Any) -> None:
     """Let something happen after the candidates were read and before they are claimed."""
     read = upload_reservations._Collection._read
     state = {"done": False}
@@ -447,9 +447,7 @@ def test_two_live_runs_at_once_one_works_and_the_other_fails_at_once(
 ) -> None:
     installation.reserve("files/a")
     outcomes: list[Any] = []
-    between_select_and_claim(
-        monkeypatch, lambda: outcomes.append(collect(run_id="the second"))
-    )
+    between_select_and_claim(monkeypatch, lambda: outcomes.append(collect(run_id="the second")))
 
     first = collect(run_id="the first")
 
@@ -466,9 +464,7 @@ def test_two_collectors_whose_lock_fails_still_take_each_row_once(
     installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even without the exclusive lock, the claim alone keeps them apart."""
-    monkeypatch.setattr(
-        "filejobs_dagster.jobs.lifecycle._claim_exclusive", lambda context: None
-    )
+    monkeypatch.setattr("filejobs_dagster.jobs.lifecycle._claim_exclusive", lambda _: None)
     installation.reserve_many([f"files/{n}" for n in range(400)])
     barrier = threading.Barrier(2)
     outcomes: list[Any] = []
@@ -499,7 +495,7 @@ def test_the_application_inserts_and_completes_while_batches_run(
     installation.reserve_many([f"files/{n}" for n in range(600)])
     stop = threading.Event()
     completed: list[uuid.UUID] = []
-    problems: list[BaseException] = []
+    problems: list[Exception] = []
 
     def application() -> None:
         try:
@@ -514,7 +510,7 @@ def test_the_application_inserts_and_completes_while_batches_run(
                     done = connection.execute("SELECT complete_upload(%s)", row).fetchone()
                     if done == (True,):
                         completed.append(row[0])
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 (shown by the assertion below)
             problems.append(error)
 
     thread = threading.Thread(target=application)
@@ -540,9 +536,7 @@ def test_a_row_that_a_foreign_key_holds_is_recorded_and_the_others_go_on(
 ) -> None:
     installation.reserve_many([f"files/{n}" for n in range(20)])
     installation.execute("CREATE TABLE share (file_id uuid REFERENCES file)")
-    installation.execute(
-        "INSERT INTO share SELECT id FROM file WHERE storage_key = 'files/7'"
-    )
+    installation.execute("INSERT INTO share SELECT id FROM file WHERE storage_key = 'files/7'")
 
     outcome = collect(batch_size=8)
 
@@ -616,8 +610,6 @@ def test_a_run_whose_locks_were_taken_over_deletes_no_bytes(
     thief = psycopg.connect(installation.database_url)
 
     def steal(self: Any, won: Any) -> None:
-        from filejobs_dagster.postgres.locks import exclusive_lock, lock_number
-
         number = lock_number(exclusive_lock("public", "upload_reservations"))
         with self._context.lease._guard:
             installation.execute(

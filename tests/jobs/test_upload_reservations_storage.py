@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
-from botocore.awsrequest import AWSResponse
+from botocore.awsrequest import AWSResponse, HeadersDict
 
 from filejobs_dagster.jobs import upload_reservations
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tests.installation import Installation
     from tests.jobs.conftest import Collector
-
-Answer = "Callable[[Any], AWSResponse | None]"
 
 
 class _Body:
@@ -30,9 +28,8 @@ class _Body:
 
 
 def answer(status: int, body: str) -> AWSResponse:
-    return AWSResponse(
-        "http://127.0.0.1", status, {"content-type": "application/xml"}, _Body(body.encode())
-    )
+    headers: Any = HeadersDict({"content-type": "application/xml"})
+    return AWSResponse("http://127.0.0.1", status, headers, _Body(body.encode()))
 
 
 def error(code: str) -> str:
@@ -49,13 +46,14 @@ def on_delete(collect: Collector, reply: Callable[[list[str]], AWSResponse | Non
         body = request.body if isinstance(request.body, bytes) else request.body.encode()
         names = [
             element.text or ""
-            for element in ElementTree.fromstring(body).iter()  # noqa: S314 (our own request)
+            for element in ET.fromstring(body).iter()  # noqa: S314 (our own request)
             if element.tag.endswith("Key")
         ]
         sizes.append(len(names))
         return reply(names)
 
-    collect.client.meta.events.register("before-send.s3.DeleteObjects", before_send)
+    events: Any = collect.client.meta.events
+    events.register("before-send.s3.DeleteObjects", before_send)
     return sizes
 
 
@@ -214,9 +212,7 @@ def test_in_a_versioned_bucket_bytes_are_called_marked_not_freed(
     assert outcome.detail["bytes_by_class"]["marked"] == 3
 
 
-def test_the_audit_log_names_what_was_left(
-    installation: Installation, collect: Collector
-) -> None:
+def test_the_audit_log_names_what_was_left(installation: Installation, collect: Collector) -> None:
     installation.reserve("files/a")
     installation.reserve("files/poison")
     on_delete(collect, lambda names: denied(names, lambda name: "poison" in name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
@@ -10,9 +10,12 @@ import pytest
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.settings import read_settings
 from tests.orchestration.conftest import failure_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.installation import Installation
     from tests.orchestration.conftest import Code
 
@@ -55,13 +58,19 @@ def test_all_schedules_and_sensors_are_on_by_default(code: Code) -> None:
         assert definition.description, definition.name
 
 
+def fields_of(node: Any) -> dict[str, Any]:
+    """The config fields of an op, as the Launchpad shows them."""
+    fields: dict[str, Any] = node.definition.config_schema.as_field().config_type.fields
+    return fields
+
+
 def test_each_job_op_and_config_field_is_described(code: Code) -> None:
     for name in JOB_NAMES:
         job = code.definitions.resolve_job_def(name)
         assert job.description
         for node in job.nodes:
             assert node.definition.description
-            fields = node.definition.config_schema.as_field().config_type.fields
+            fields = fields_of(node)
             assert fields["dry_run"].default_value is True
             assert all(field.description for field in fields.values())
 
@@ -70,7 +79,7 @@ def test_the_launchpad_shows_the_operators_limits_as_defaults(code: Code) -> Non
     code.installation.job(limit=77, batch_size=7, grace="10m", max_runtime="5m")
 
     [node] = code.definitions.resolve_job_def("upload_reservations").nodes
-    fields = node.definition.config_schema.as_field().config_type.fields
+    fields = fields_of(node)
 
     shown = {name: fields[name].default_value for name in fields}
     assert shown == {
@@ -130,7 +139,8 @@ def test_a_job_that_does_not_stand_in_the_settings_refuses(code: Code) -> None:
 def test_resources_show_the_name_of_a_variable_and_never_its_value(
     installation: Installation, code: Code
 ) -> None:
-    resource = code.definitions.resources["bucket_uploads"]
+    resources = code.definitions.resources or {}
+    resource = resources["bucket_uploads"]
 
     shown = repr(resource) + str(resource._resolved_config_dict)
 
@@ -138,11 +148,7 @@ def test_resources_show_the_name_of_a_variable_and_never_its_value(
     assert installation.environment["FILEJOBS_S3_SECRET_ACCESS_KEY"] not in shown
 
 
-def test_a_missing_file_still_loads(tmp_path: object) -> None:
-    from pathlib import Path
-
-    from filejobs_dagster.settings import read_settings
-
-    loaded = read_settings(Path(str(tmp_path)) / "nothing.yaml", {})
+def test_a_missing_file_still_loads(tmp_path: Path) -> None:
+    loaded = read_settings(tmp_path / "nothing.yaml", {})
 
     dg.Definitions.validate_loadable(build_definitions(loaded))

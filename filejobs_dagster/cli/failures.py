@@ -1,0 +1,77 @@
+"""From an exception to what a person is told, without a traceback and without a secret."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psycopg
+
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.output import one_line
+from filejobs_dagster.embedded.missing import EmbeddedExtraMissingError
+from filejobs_dagster.ledger.sanitize import LOG_LIMIT, sanitize, sanitize_exception
+from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.postgres.migrate import MigrationRefused
+from filejobs_dagster.settings import SettingsError
+
+TRACEBACK_VARIABLE = "FILEJOBS_TRACEBACK"
+
+_TEACHING = (DatabaseUnavailable, MigrationRefused, EmbeddedExtraMissingError, SettingsError)
+"""Errors whose own message says what was tried, what was found and what to do."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is printed, and the exit code.
+
+    Attributes:
+        text: Without secrets.
+        exit_code: 1 for what the surroundings refused, 70 for a fault of the program.
+    """
+
+    text: str
+    exit_code: int
+
+
+def failure_of(error: Exception, secrets: Iterable[str] = ()) -> Failure:
+    """Describe any exception that ended a command."""
+    known = tuple(secrets)
+    text = expected_failure(error, known)
+    if text is not None:
+        return Failure(text, exits.FAILED)
+    text = f"filejobs met an error it did not expect: {sanitize_exception(error, known=known)}"
+    if os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0"):
+        trace = "".join(traceback.format_exception(error))
+        text = f"{sanitize(trace, limit=LOG_LIMIT, known=known)}\n{text}"
+    else:
+        text += f"\nSet {TRACEBACK_VARIABLE}=1 to see where it happened."
+    return Failure(text, exits.INTERNAL)
+
+
+def expected_failure(error: Exception, secrets: Iterable[str] = ()) -> str | None:
+    """What to tell of a failure that the program understands, else None."""
+    if isinstance(error, _TEACHING):
+        return sanitize(str(error), known=secrets)
+    if not isinstance(error, psycopg.Error):
+        return None
+    said = sanitize(one_line(error.diag.message_primary or str(error)), known=secrets)
+    if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
+        return (
+            f"The project's tables are not all in the database ({said}). Run `filejobs migrate`, "
+            "and check database.schema in the settings."
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return (
+            f"The database's role lacks a privilege ({said}). `filejobs doctor` lists what each "
+            "table needs."
+        )
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return (
+            f"Somebody else holds a lock that is needed here ({said}). Nothing was changed: wait "
+            "for the other session to finish, and call again."
+        )
+    kind = type(error).__name__
+    return f"PostgreSQL refused or went away ({kind}: {said}). `filejobs doctor` looks closer."

@@ -1,0 +1,127 @@
+"""A group whose commands are imported when they are called, or when their help is shown.
+
+`filejobs status` must start fast and on a machine without the parts that other commands need.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+import typer.core
+import typer.main
+
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli.output import print_error
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Finds each command as `module:name`, and turns every error into a sentence and a code."""
+
+    places: ClassVar[Mapping[str, str]] = {}
+    """Each command's name, and the function or `typer.Typer` that it is."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in the order in which the help shows them."""
+        del ctx
+        return list(self.places)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command."""
+        del ctx
+        if cmd_name not in self.commands and cmd_name in self.places:
+            self.commands[cmd_name] = _load(cmd_name, self.places[cmd_name])
+        return self.commands.get(cmd_name)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit with the code that the command's help explains."""
+        invocation = Invocation()
+
+        def go() -> Any:
+            return super(LazyGroup, self).main(
+                args,
+                prog_name,
+                complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                obj=invocation,
+                **extra,
+            )
+
+        if not standalone_mode:
+            return go()
+        sys.exit(_code_of(go, invocation))
+
+
+def _code_of(go: Any, invocation: Invocation) -> int:
+    """Call, tell what went wrong, and return the exit code."""
+    try:
+        code = go()
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        return _misused(error)
+    except (KeyboardInterrupt, typer.Abort):
+        print_error("Interrupted.")
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read this has seen enough. Python would complain once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.FAILED
+    except Exception as error:  # noqa: BLE001 (the last line of defence: every error is told)
+        from filejobs_dagster.cli.failures import failure_of  # noqa: PLC0415 (needs the database)
+
+        failure = failure_of(error, invocation.secrets)
+        print_error(failure.text)
+        return failure.exit_code
+    return code if isinstance(code, int) else exits.OK
+
+
+def _misused(error: typer.TyperException) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "filejobs"
+    print_error(f"{command}: {error.format_message()}\n`{command} --help` explains the command.")
+    return exits.USAGE
+
+
+def _load(name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(module), attribute)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(name)(found)
+        found = alone
+    command = typer.main.get_command(found)
+    command.name = name
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.help = reflowed(each.help or "")
+    return command
+
+
+def reflowed(text: str) -> str:
+    """Help whose prose fills the terminal's lines; paragraphs with indented lines stay as are."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        paragraph if "\n " in paragraph else " ".join(paragraph.split("\n"))
+        for paragraph in paragraphs
+    )
+
+
+def help_when_alone(context: typer.Context) -> None:
+    """Show the help of a group that was called without a command, and exit with 64."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+        raise typer.Exit(exits.USAGE)

@@ -1,0 +1,110 @@
+"""The entry point of `filejobs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+
+from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli.lazy import LazyGroup, help_when_alone
+
+
+class Commands(LazyGroup):
+    """Every command."""
+
+    places: ClassVar[Mapping[str, str]] = {
+        "demo": "filejobs_dagster.cli.demo:demo",
+        "dev": "filejobs_dagster.cli.dev:dev",
+        "prove": "filejobs_dagster.cli.prove:prove",
+        "migrate": "filejobs_dagster.cli.migrate:migrate",
+        "doctor": "filejobs_dagster.cli.doctor:doctor",
+        "status": "filejobs_dagster.cli.status:status",
+        "runs": "filejobs_dagster.cli.runs:runs",
+        "mirror": "filejobs_dagster.cli.mirror:mirror",
+        "settings": "filejobs_dagster.cli.settings:app",
+    }
+
+
+HELP = """
+Collects what a file feature leaves behind, and shows whether the collecting happened.
+
+Settings come from filejobs.yaml, secrets from the environment variables that it names.
+Jobs are started by Dagster; the commands here look, prepare and explain.
+
+[bold]A first look, without any server[/bold]
+  filejobs demo             a collector at work, on servers made for it
+  filejobs prove            what careless collectors lose, on a real PostgreSQL
+
+[bold]Your own installation[/bold]
+  filejobs settings check   is filejobs.yaml right?
+  filejobs migrate          make or update the project's tables
+  filejobs doctor           does everything that the jobs need answer?
+
+[bold]Every day[/bold]
+  filejobs status           where does each job stand?
+  filejobs status --check   the same, for monitoring
+  filejobs runs --failed    what went wrong?
+
+[bold]Exit codes[/bold] (status --check has its own)
+  0    done
+  1    refused or failed, with the reason on standard error
+  64   called wrongly
+  70   a fault of the program; FILEJOBS_TRACEBACK=1 shows where
+  130  interrupted
+"""
+
+app = typer.Typer(
+    name="filejobs",
+    cls=Commands,
+    help=HELP,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata  # noqa: PLC0415 (only --version needs it)
+
+        try:
+            typer.echo(f"filejobs {metadata.version('filejobs_dagster')}")
+        except metadata.PackageNotFoundError:
+            typer.echo("filejobs, from a checkout that is not installed")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _filejobs(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="PATH",
+            help="The settings file. Without it FILEJOBS_CONFIG names it, else ./filejobs.yaml.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    del version
+    Invocation.of(context).config = config
+    help_when_alone(context)
+
+
+def run() -> None:
+    """Run `filejobs` with the arguments of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that cannot show a character gets its number instead of a crash.
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="filejobs")

@@ -1,0 +1,140 @@
+"""`filejobs migrate`: makes or updates the project's tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from psycopg.conninfo import make_conninfo
+
+from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.postgres import migrate as migrations
+from filejobs_dagster.postgres.connect import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def migrate(
+    context: typer.Context,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the SQL that is outstanding, and change nothing."),
+    ] = False,
+    database_url_env: Annotated[
+        str | None,
+        typer.Option(
+            "--database-url-env",
+            metavar="NAME",
+            help="Connect with the URL in this environment variable, for instance as the role "
+            "that owns the tables. The settings file is then not read.",
+            show_default=False,
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="SCHEMA",
+            help="The schema of the tables. Only with --database-url-env (then: public); "
+            "otherwise the settings name it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Make the project's tables, or bring them to this version.
+
+    Reads the connection from filejobs.yaml. Applies what is outstanding in one transaction and
+    under a lock: two calls at once wait for each other, and a failure leaves everything as it was.
+    A file that was changed after it had been applied is refused, and so is a database that a newer
+    version has migrated. The role needs CREATE on the schema.
+
+    [bold]Examples[/bold]
+      filejobs migrate --dry-run
+      filejobs migrate --dry-run | psql -v ON_ERROR_STOP=1 "$OWNER_URL"
+      filejobs migrate --database-url-env OWNER_URL --schema filejobs
+
+    [bold]Exit codes[/bold]
+      0   everything is applied, or was already
+      1   refused or failed; nothing was changed
+      64  called wrongly
+    """
+    database = _database(Invocation.of(context), database_url_env, schema)
+    if dry_run:
+        sys.stdout.write(_script(database))
+        return
+    applied = migrations.migrate(make_conninfo(database.url, **database.tls), database.schema)
+    for migration in applied:
+        typer.echo(f"applied {migration.name}")
+    if not applied:
+        typer.echo(f"nothing to do: the schema {database.schema} is up to date")
+
+
+def _database(invocation: Invocation, variable: str | None, schema: str | None) -> Database:
+    if variable is None:
+        if schema is not None:
+            raise typer.BadParameter(
+                "it goes with --database-url-env only; otherwise write database.schema in the "
+                "settings, so that the jobs find the tables too",
+                param_hint="--schema",
+            )
+        return Database.of(invocation.require().database)
+    url = os.environ.get(variable, "")
+    if not url.strip():
+        raise typer.BadParameter(
+            f"the environment variable {variable} is not set or empty; put the database's URL "
+            "into it",
+            param_hint="--database-url-env",
+        )
+    invocation.hide(url)
+    return Database(url, schema or "public")
+
+
+def _script(database: Database) -> str:
+    outstanding = migrations.outstanding(database)
+    if not outstanding:
+        return f"-- nothing to do: the schema {database.schema} is up to date\n"
+    return migration_script(outstanding, database.schema, make_schema=_lacks_schema(database))
+
+
+def _lacks_schema(database: Database) -> bool:
+    with (
+        database.connect("migrations") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", (database.schema,))
+        return cursor.fetchone() is None
+
+
+def migration_script(
+    outstanding: Sequence[migrations.Migration], schema: str, *, make_schema: bool
+) -> str:
+    """The outstanding migrations as one SQL script that does what `filejobs migrate` does.
+
+    Args:
+        outstanding: In their order.
+        schema: Where the tables go.
+        make_schema: True when the schema is not there yet.
+    """
+    quoted = '"' + schema.replace('"', '""') + '"'
+    path = (quoted + ", pg_temp").replace("'", "''")
+    parts = [
+        f"-- {len(outstanding)} outstanding, for the schema {quoted}.",
+        "-- Stop at the first error: psql -v ON_ERROR_STOP=1",
+        "BEGIN;",
+        f"{migrations._LOCK};",  # noqa: SLF001
+        *([f"CREATE SCHEMA {quoted};"] if make_schema else []),
+        f"SELECT set_config('search_path', '{path}', true);",
+        f"{migrations._RECORD_TABLE.strip()};",  # noqa: SLF001
+    ]
+    for migration in outstanding:
+        parts += [
+            "",
+            f"-- {migration.name}",
+            migration.text.rstrip(),
+            "INSERT INTO filejobs_migration (number, name, checksum)",
+            f"VALUES ({migration.number}, '{migration.name}', '{migration.checksum}');",
+        ]
+    return "\n".join([*parts, "", "COMMIT;", ""])

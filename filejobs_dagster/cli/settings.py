@@ -1,0 +1,71 @@
+"""`filejobs settings`: is the file right, and what may stand in it."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli.lazy import help_when_alone
+
+app = typer.Typer(
+    help="Checks filejobs.yaml, and prints its JSON Schema. Changes nothing.",
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _settings(context: typer.Context) -> None:
+    help_when_alone(context)
+
+
+@app.command()
+def check(context: typer.Context) -> None:
+    """Read filejobs.yaml and name every mistake in it, not only the first.
+
+    Reads the file and the environment variables that it names; connects to nothing and changes
+    nothing. `filejobs doctor` goes on from here.
+
+    [bold]Examples[/bold]
+      filejobs settings check
+      filejobs --config staging.yaml settings check
+
+    [bold]Exit codes[/bold]
+      0   the file is right
+      1   it has mistakes: each is named on standard error, with its path, what
+          was found and what would be right
+    """
+    settings = Invocation.of(context).require()
+    jobs = [
+        f"{name} ({job.mode}, {'by hand' if job.by_hand else job.schedule})"
+        for name, job in settings.jobs.items()
+    ]
+    live = "" if settings.allow_live else "\nallow_live is off: every run is dry."
+    typer.echo(
+        f"The settings of {settings.installation} are right.\n"
+        f"  buckets: {', '.join(settings.buckets) or 'none'}\n"
+        f"  jobs:    {', '.join(jobs) or 'none'}{live}"
+    )
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of filejobs.yaml, with which editors complete and check it.
+
+    Reads nothing and changes nothing.
+
+    [bold]Example[/bold]
+      filejobs settings schema > filejobs.schema.json
+      The first line of filejobs.yaml then names it:
+      # yaml-language-server: $schema=filejobs.schema.json
+
+    [bold]Exit code[/bold]
+      0   always
+    """
+    from filejobs_dagster.settings.schema import (  # noqa: PLC0415 (only this command needs it)
+        settings_json_schema_text,
+    )
+
+    sys.stdout.write(settings_json_schema_text())

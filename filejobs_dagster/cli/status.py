@@ -1,0 +1,182 @@
+"""`filejobs status`: where each job stands, also for monitoring."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Annotated
+
+import psycopg
+import typer
+
+from filejobs_dagster.cli.failures import expected_failure
+from filejobs_dagster.cli.invocation import Invocation, problems_text
+from filejobs_dagster.cli.output import console, print_error, print_json
+from filejobs_dagster.cli.status_document import status_document
+from filejobs_dagster.cli.status_table import print_standings
+from filejobs_dagster.cli.verdict import Verdict, verdict_on
+from filejobs_dagster.cli.words import job_named, threshold_given
+from filejobs_dagster.expectations import expectations
+from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.ledger.standing import Standing, standings
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
+from filejobs_dagster.settings import Settings
+
+
+class Format(str, Enum):
+    """How the standings are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    PROMETHEUS = "prometheus"
+
+
+@dataclass(frozen=True)
+class View:
+    """What was seen.
+
+    Attributes:
+        installation: Whose jobs.
+        verdict: Over the jobs shown; unknown, with the reason, when nothing could be seen.
+        standings: None when nothing could be seen.
+        now: The database's time.
+        explanation: More than the verdict's one line, for standard error.
+    """
+
+    installation: str
+    verdict: Verdict
+    standings: list[Standing] | None = None
+    now: datetime | None = None
+    explanation: str = ""
+
+
+def status(
+    context: typer.Context,
+    output: Annotated[
+        Format,
+        typer.Option("--format", help="table for people, json and prometheus for programs."),
+    ] = Format.TABLE,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Begin with a verdict on one line, and exit with 0, 1, 2 or 3."
+        ),
+    ] = False,
+    stale_after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stale-after",
+            metavar="JOB=DURATION",
+            help="Call the job stale when its last success is older, whatever the settings say; "
+            "may be repeated. Example: upload_reservations=1h.",
+            show_default=False,
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", help="Show this job only.", show_default=False)
+    ] = None,
+) -> None:
+    """Say where each job stands: did it run, does it sweep, and what is wrong if not.
+
+    Reads filejobs.yaml and the tables job_run, job_progress and filejobs_migration in a read-only
+    transaction; needs no Dagster and changes nothing, so it can watch from another machine.
+
+    Only a successful run in the configured mode over everything due counts as a success: six weeks
+    of dry runs do not make a live job healthy. Without a threshold (stale_after in the settings, or
+    here) nothing is called stale; a job that stands in the settings and never ran is critical in
+    either case. Jobs that are not in the settings are shown, and do not count.
+
+    [bold]Standings[/bold]
+      ok, ok (dry), failed, stale, never run, unknown, and
+      behind: it runs, but leaves items due for longer than the threshold
+
+    [bold]Examples[/bold]
+      filejobs status
+      filejobs status --check --stale-after upload_reservations=1h
+      filejobs status --format json --job storage_orphans
+      filejobs status --format prometheus > filejobs.prom
+
+    [bold]Exit codes[/bold]
+      0   shown
+      3   nothing could be determined: the settings are wrong, the database
+          does not answer, or a migration is outstanding
+      64  called wrongly
+      With --check: 0 ok, 1 warning, 2 critical, 3 unknown. The worst job
+      decides: critical over unknown over warning.
+    """
+    thresholds = dict(threshold_given(text, "--stale-after") for text in stale_after or ())
+    wanted = None if job is None else job_named(job, "--job")
+    view = _look(Invocation.of(context), thresholds, wanted)
+    _print(view, output, check=check)
+    if view.explanation:
+        print_error(view.explanation)
+    if check or view.standings is None:
+        raise typer.Exit(view.verdict.exit_code)
+
+
+def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str | None) -> View:
+    loaded = invocation.read()
+    if loaded.settings is None:
+        reason = f"{loaded.path} has mistakes: {'; '.join(map(str, loaded.problems))}"
+        return View(
+            loaded.installation, Verdict("unknown", reason), explanation=problems_text(loaded)
+        )
+    settings = loaded.settings
+    try:
+        return _look_into(settings, thresholds, job, invocation.secrets)
+    except (psycopg.Error, DatabaseUnavailable, MigrationRefused) as error:
+        reason = expected_failure(error, invocation.secrets) or type(error).__name__
+        return View(settings.installation, Verdict("unknown", reason), explanation=reason)
+
+
+def _look_into(
+    settings: Settings,
+    thresholds: Mapping[str, timedelta],
+    job: str | None,
+    secrets: tuple[str, ...],
+) -> View:
+    database = Database.of(settings.database)
+    lacking = outstanding(database)
+    if lacking:
+        names = ", ".join(migration.name for migration in lacking)
+        reason = f"the database lacks {names}: run `filejobs migrate`"
+        return View(settings.installation, Verdict("unknown", reason), explanation=reason)
+    with (
+        database.connect("status") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        now = database_now(cursor)
+        found = standings(cursor, settings.installation, expectations(settings, thresholds))
+    shown = [_clean(each, secrets) for each in found if job in (None, each.job)]
+    return View(settings.installation, verdict_on(shown), shown, now)
+
+
+def _clean(standing: Standing, secrets: tuple[str, ...]) -> Standing:
+    """Records are written without secrets; those that somebody else wrote are not trusted."""
+    last = standing.last_run
+    if last is not None and last.error is not None:
+        last = replace(last, error=sanitize(last.error, known=secrets))
+    return replace(standing, last_run=last, reason=sanitize(standing.reason, known=secrets))
+
+
+def _print(view: View, output: Format, *, check: bool) -> None:
+    if output is Format.JSON:
+        print_json(status_document(view.installation, view.verdict, view.standings or (), view.now))
+        return
+    if output is Format.PROMETHEUS:
+        if view.standings is not None:
+            from filejobs_dagster.ledger.prometheus import exposition  # noqa: PLC0415
+
+            sys.stdout.write(exposition(view.standings, view.installation))
+        return
+    out = console()
+    if check:
+        sys.stdout.write(f"{view.verdict.line}\n")
+        sys.stdout.flush()
+    if view.standings is not None and view.now is not None:
+        print_standings(out, view.standings, view.now)

@@ -1,0 +1,87 @@
+"""Standings as a JSON document for programs. Fields are added, never renamed or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.cli.words import instant
+
+if TYPE_CHECKING:
+    from filejobs_dagster.cli.verdict import Verdict
+    from filejobs_dagster.ledger.standing import Running, RunSummary, Standing
+
+
+def status_document(
+    installation: str,
+    verdict: Verdict,
+    standings: Sequence[Standing] = (),
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """The whole document.
+
+    Args:
+        installation: Whose jobs.
+        verdict: Over the jobs shown.
+        standings: Empty when they could not be determined.
+        now: The database's time of the look; None when there was none.
+    """
+    return {
+        "installation": installation,
+        "at": instant(now),
+        "verdict": verdict.word,
+        "summary": verdict.reason,
+        "jobs": [_job(standing) for standing in standings],
+    }
+
+
+def _job(standing: Standing) -> dict[str, Any]:
+    return {
+        "job": standing.job,
+        "standing": standing.word,
+        "severity": standing.severity,
+        "reason": standing.reason,
+        "configured": standing.configured,
+        "mode": standing.mode if standing.configured else None,
+        "stale": standing.stale,
+        "stale_after_seconds": _seconds(standing.stale_after),
+        "behind": standing.behind,
+        "age_seconds": _seconds(standing.age),
+        "consecutive_failures": standing.consecutive_failures,
+        "last_run": _run(standing.last_run),
+        "last_success": _run(standing.last_success),
+        "last_live_success": _run(standing.last_live_success),
+        "running": _running(standing.running),
+    }
+
+
+def _run(run: RunSummary | None) -> dict[str, Any] | None:
+    if run is None:
+        return None
+    return {
+        "run_id": run.run_id,
+        "started_at": instant(run.started_at),
+        "finished_at": instant(run.finished_at),
+        "outcome": run.outcome,
+        "mode": run.mode,
+        "scanned": run.scanned,
+        "acted": run.acted,
+        "error": run.error,
+    }
+
+
+def _running(running: Running | None) -> dict[str, Any] | None:
+    if running is None:
+        return None
+    return {
+        "run_id": running.run_id,
+        "mode": running.mode,
+        "holder": running.holder,
+        "started_at": instant(running.started_at),
+        "heartbeat_at": instant(running.heartbeat_at),
+    }
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

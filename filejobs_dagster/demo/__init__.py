@@ -1,0 +1,1 @@
+"""The demo: servers, a believable file feature, a collector at work on it, and its record."""

@@ -1,0 +1,1 @@
+"""Does everything that the jobs need answer? Each check only looks; none changes anything."""

@@ -1,0 +1,168 @@
+"""The project's database: reachable, new enough, migrated, writable, on time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+OLDEST_SERVER = 14
+NOTICEABLE = timedelta(minutes=1)
+"""Clocks that differ by more are worth a word: times in logs no longer fit together."""
+
+# What the jobs and the mirror do. SELECT … FOR UPDATE needs UPDATE as well.
+NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("filejobs_migration", ("SELECT",)),
+    ("file", ("SELECT", "UPDATE", "DELETE")),
+    ("job_run", ("SELECT", "INSERT")),
+    ("job_progress", ("SELECT", "INSERT", "UPDATE")),
+    ("mirror_watermark", ("SELECT", "INSERT", "UPDATE")),
+    ("audit_chain", ("SELECT", "INSERT", "UPDATE")),
+    ("audit_event", ("INSERT",)),
+)
+SEQUENCES = ("job_run_id_seq",)
+FUNCTIONS = ("audit_append_many(text,text[])",)
+
+_LACKING = """
+SELECT format('%%s on %%s', privilege, name)
+  FROM unnest(%(tables)s::text[], %(privileges)s::text[]) AS needed (name, privilege)
+ WHERE to_regclass(name) IS NOT NULL
+   AND NOT has_table_privilege(to_regclass(name), privilege)
+ UNION ALL
+SELECT format('USAGE on %%s', name)
+  FROM unnest(%(sequences)s::text[]) AS sequence (name)
+ WHERE to_regclass(name) IS NOT NULL
+   AND NOT has_sequence_privilege(to_regclass(name), 'USAGE')
+ UNION ALL
+SELECT format('EXECUTE on %%s', name)
+  FROM unnest(%(functions)s::text[]) AS function (name)
+ WHERE to_regprocedure(name) IS NOT NULL
+   AND NOT has_function_privilege(to_regprocedure(name), 'EXECUTE')
+ UNION ALL
+SELECT format('USAGE on schema %%s', %(schema)s::text)
+ WHERE to_regnamespace(quote_ident(%(schema)s)) IS NOT NULL
+   AND NOT has_schema_privilege(to_regnamespace(quote_ident(%(schema)s)), 'USAGE')
+"""
+
+
+def check_database(database: Database, connection: Connection) -> Iterator[Finding]:
+    """Look at everything that one open connection can tell."""
+    yield _version(database, connection)
+    schema = _schema(database)
+    yield schema
+    with database.transaction(connection, read_only=True) as cursor:
+        yield _privileges(cursor, database.schema, complete=schema.verdict == "ok")
+        yield _primary(cursor)
+        yield _pooler(cursor, connection.info.backend_pid)
+        yield _clock(cursor)
+
+
+def _version(database: Database, connection: Connection) -> Finding:
+    major, minor = divmod(connection.info.server_version, 10_000)
+    found = f"PostgreSQL {major}.{minor} at {database.address()}"
+    if major < OLDEST_SERVER:
+        return failed("database", found, f"use PostgreSQL {OLDEST_SERVER} or newer")
+    return ok("database", found)
+
+
+def _schema(database: Database) -> Finding:
+    try:
+        lacking = outstanding(database)
+    except MigrationRefused as error:
+        return failed("migrations", str(error), "the message says which side to change")
+    if lacking:
+        names = ", ".join(migration.name for migration in lacking)
+        return failed("migrations", f"outstanding: {names}", "run `filejobs migrate`")
+    return ok("migrations", f"the schema {database.schema} is up to date")
+
+
+def _privileges(cursor: psycopg.Cursor[TupleRow], schema: str, *, complete: bool) -> Finding:
+    pairs = [(table, privilege) for table, needed in NEEDED for privilege in needed]
+    cursor.execute(
+        _LACKING,
+        {
+            "tables": [table for table, _ in pairs],
+            "privileges": [privilege for _, privilege in pairs],
+            "sequences": list(SEQUENCES),
+            "functions": list(FUNCTIONS),
+            "schema": schema,
+        },
+    )
+    lacking = [row[0] for row in cursor.fetchall()]
+    cursor.execute("SELECT current_user")
+    role = one(cursor)[0]
+    if lacking:
+        return failed(
+            "privileges",
+            f"the role {role} lacks {', '.join(lacking)}",
+            "GRANT them to the role, as the owner of the tables",
+        )
+    if not complete:
+        return skipped("privileges", "the tables are not all there yet; see migrations")
+    return ok("privileges", f"the role {role} may do what the jobs do")
+
+
+def _primary(cursor: psycopg.Cursor[TupleRow]) -> Finding:
+    cursor.execute(
+        "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
+    )
+    standby, read_only = one(cursor)
+    if standby:
+        return failed(
+            "primary",
+            "this server is a standby",
+            "connect to the primary: references read from a standby may be out of date",
+        )
+    if read_only:
+        return failed(
+            "primary",
+            "default_transaction_read_only is on for this role or database",
+            "switch it off for the role of the jobs",
+        )
+    return ok("primary", "this server takes writes")
+
+
+def _pooler(cursor: psycopg.Cursor[TupleRow], announced: int) -> Finding:
+    """A pooler makes up the process id that it announces to its clients."""
+    cursor.execute("SELECT pg_backend_pid()")
+    if one(cursor)[0] == announced:
+        return ok("pooler", "the connection reaches PostgreSQL directly")
+    return warning(
+        "pooler",
+        "a pooler such as PgBouncer stands between",
+        "let it pool by session or by transaction, never by statement; each live run keeps one "
+        "transaction open, so allow for that many server connections and set no "
+        "idle_transaction_timeout below the longest max_runtime",
+    )
+
+
+def _clock(cursor: psycopg.Cursor[TupleRow]) -> Finding:
+    before = datetime.now(timezone.utc)
+    there = database_now(cursor)
+    here = before + (datetime.now(timezone.utc) - before) / 2
+    apart = abs(there - here)
+    found = (
+        f"this machine {here:%Y-%m-%d %H:%M:%S} UTC, database "
+        f"{there.astimezone(timezone.utc):%H:%M:%S} UTC, {apart.total_seconds():.1f}s apart"
+    )
+    if apart > NOTICEABLE:
+        return warning("clock", found, "synchronise both clocks (NTP); the database's one decides")
+    return ok("clock", found)
+
+
+def nothing_else(names: Iterable[str], because: str) -> Iterator[Finding]:
+    """Say of each check that it could not be made."""
+    for name in names:
+        yield skipped(name, because)

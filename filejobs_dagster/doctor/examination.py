@@ -1,0 +1,126 @@
+"""All checks, in the order in which one depends on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.doctor.configuration import check_jobs, check_settings
+from filejobs_dagster.doctor.database import check_database
+from filejobs_dagster.doctor.finding import Finding, failed, skipped
+from filejobs_dagster.doctor.instance import check_instance
+from filejobs_dagster.doctor.software import check_software
+from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.settings import known_secrets
+
+if TYPE_CHECKING:
+    from filejobs_dagster.postgres.connect import Connection
+    from filejobs_dagster.settings import BucketSettings, Loaded, Settings
+
+Checks = Callable[[], Iterable[Finding]]
+
+_NEED_DATABASE = ("migrations", "privileges", "primary", "pooler", "clock")
+
+
+def examine(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Make every check, and yield each finding as soon as it is there.
+
+    A check that breaks is a finding of its own and does not hide the others. Nothing is changed:
+    transactions are read-only, and the bucket is only asked.
+
+    Args:
+        loaded: The settings, or their problems.
+        environ: Where DAGSTER_HOME and the variables of dagster.yaml are.
+    """
+    secrets = () if loaded.settings is None else known_secrets(loaded.settings)
+    yield from check_software()
+    yield from check_settings(loaded)
+    if loaded.settings is not None:
+        yield from _installation(loaded.settings, secrets)
+    else:
+        for name in ("jobs", "database", *_NEED_DATABASE, "buckets", "sources"):
+            yield skipped(name, "the settings have mistakes")
+    yield from _each("dagster", lambda: check_instance(environ), secrets)
+
+
+def _installation(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
+    yield from check_jobs(settings)
+    database = Database.of(settings.database)
+    with _connected(database, secrets) as (connection, refusal):
+        if connection is None:
+            yield failed("database", refusal, "start with this: most other checks need it")
+            for name in _NEED_DATABASE:
+                yield skipped(name, "the database does not answer")
+        else:
+            reached = connection
+            yield from _each("database", lambda: check_database(database, reached), secrets)
+        yield from _buckets(settings, database, connection, secrets)
+
+
+def _buckets(
+    settings: Settings,
+    database: Database,
+    connection: Connection | None,
+    secrets: tuple[str, ...],
+) -> Iterator[Finding]:
+    # Half a second of imports that broken settings should not wait for.
+    from filejobs_dagster.doctor.buckets import check_bucket  # noqa: PLC0415
+    from filejobs_dagster.doctor.sources import check_sources  # noqa: PLC0415
+
+    for entry, bucket in settings.buckets.items():
+
+        def access(entry: str = entry, bucket: BucketSettings = bucket) -> Iterable[Finding]:
+            return check_bucket(entry, bucket, database, connection)
+
+        yield from _each(f"bucket {entry}", access, secrets)
+        if connection is None:
+            yield skipped(f"sources {entry}", "the database does not answer")
+            continue
+
+        def sources(
+            entry: str = entry, bucket: BucketSettings = bucket, reached: Connection = connection
+        ) -> Iterable[Finding]:
+            return check_sources(entry, bucket, database, reached)
+
+        yield from _each(
+            f"sources {entry}",
+            sources,
+            secrets,
+            advice="every source must answer, or no job deletes anything: check its query and the "
+            "role's privileges, and write min_rows: 0 where an empty answer is normal",
+        )
+
+
+def _each(
+    name: str, checks: Checks, secrets: tuple[str, ...], *, advice: str = ""
+) -> Iterator[Finding]:
+    """Make the checks; one that raises becomes a finding."""
+    try:
+        for finding in checks():
+            yield Finding(
+                finding.check,
+                finding.verdict,
+                sanitize(finding.found, known=secrets),
+                finding.advice,
+            )
+    except Exception as error:  # noqa: BLE001 (one broken check must not hide the others)
+        yield failed(
+            name,
+            sanitize_exception(error, known=secrets),
+            advice or "the check itself could not be finished; the message says why",
+        )
+
+
+@contextmanager
+def _connected(
+    database: Database, secrets: tuple[str, ...]
+) -> Iterator[tuple[Connection | None, str]]:
+    try:
+        connection = database.connect("doctor")
+    except DatabaseUnavailable as error:
+        yield None, sanitize(str(error), known=secrets)
+        return
+    with connection:
+        yield connection, ""

@@ -1,0 +1,83 @@
+"""Dagster's instance: where it keeps runs, events, schedules and sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+
+CHECK = "dagster"
+HOME_VARIABLE = "DAGSTER_HOME"
+
+
+def check_instance(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at DAGSTER_HOME, its dagster.yaml, and the variables that the file names."""
+    said = environ.get(HOME_VARIABLE, "").strip()
+    if not said:
+        yield warning(
+            CHECK,
+            f"{HOME_VARIABLE} is not set",
+            "set it for the daemon, the webserver and the command line to the absolute path of the "
+            "directory with dagster.yaml; without it Dagster forgets its runs when it ends",
+        )
+        return
+    home = Path(said)
+    if not home.is_absolute() or not home.is_dir():
+        yield failed(
+            CHECK,
+            f"{HOME_VARIABLE} is {said!r}, which is not the absolute path of a directory",
+            "make the directory, and name it by its absolute path",
+        )
+        return
+    path = home / "dagster.yaml"
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        yield failed(CHECK, f"there is no {path}", "put the project's dagster.yaml there")
+        return
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        yield failed(
+            CHECK, f"{path} cannot be read ({type(error).__name__})", "make it readable YAML"
+        )
+        return
+    yield from _storage(path, document if isinstance(document, dict) else {}, environ)
+
+
+def _storage(
+    path: Path, document: Mapping[str, Any], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    unset = sorted(name for name in _variables(document) if not environ.get(name, "").strip())
+    if unset:
+        yield failed(
+            CHECK,
+            f"{path} names variables that are not set: {', '.join(unset)}",
+            "set them for the daemon, the webserver and the command line",
+        )
+        return
+    storage = document.get("storage")
+    if not isinstance(storage, Mapping) or "postgres" not in storage:
+        yield warning(
+            CHECK,
+            f"{path} does not keep Dagster's storage in PostgreSQL",
+            "take the section storage from the project's dagster.yaml; files on one machine are "
+            "neither shared nor backed up",
+        )
+        return
+    yield ok(CHECK, f"{path}: storage in PostgreSQL")
+
+
+def _variables(document: Any) -> Iterator[str]:
+    """Every NAME of an `env: NAME` in the document."""
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            if key == "env" and isinstance(value, str):
+                yield value
+            else:
+                yield from _variables(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from _variables(value)

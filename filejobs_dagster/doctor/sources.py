@@ -1,0 +1,28 @@
+"""The sources of references, without which nothing may be deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.doctor.finding import Finding, ok
+from filejobs_dagster.references.check import ReferenceCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import BucketSettings
+
+
+def check_sources(
+    entry: str, settings: BucketSettings, database: Database, connection: Connection
+) -> Iterator[Finding]:
+    """Ask every source of a bucket, as each live run does before it deletes.
+
+    Raises:
+        ReferencesUnknown: A source does not answer as it must.
+    """
+    ReferenceCheck(connection, settings.sources, schema=database.schema).preflight()
+    declared = ", ".join(source.name for source in settings.sources)
+    with_declared = f" and {declared}" if declared else ""
+    yield ok(f"sources {entry}", f"the project's own tables{with_declared} answer")

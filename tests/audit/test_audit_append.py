@@ -1,0 +1,303 @@
+"""Appending to the audit log: dense, linked, whole, and the same whoever's session it is."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import threading
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filejobs_dagster.audit.append import COLLECTORS_CHAIN, NotCanonical, append, canonical
+from tests.postgres.backends import is_waiting, together, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EPOCH_OF_POSTGRESQL = datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+
+def sha256(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def genesis(chain: str) -> bytes:
+    return sha256(b"filejobs/audit/genesis\n" + chain.encode())
+
+
+def event_hash(chain: str, seq: int, moment: datetime, previous: bytes, body: str) -> bytes:
+    """The documented pre-image, written down a second time and independently."""
+    return sha256(
+        b"filejobs/audit/event\n"
+        + struct.pack(">h", 1)
+        + sha256(chain.encode())
+        + struct.pack(">q", seq)
+        + struct.pack(">q", (moment - EPOCH_OF_POSTGRESQL) // timedelta(microseconds=1))
+        + previous
+        + sha256(body.encode())
+    )
+
+
+def add(connection: psycopg.Connection, *events: dict[str, Any], chain: str = "c") -> Any:
+    with connection.cursor() as cursor:
+        return append(cursor, events, chain=chain)
+
+
+def check_chain(connection: psycopg.Connection, chain: str = "c") -> int:
+    """Recompute the whole chain, and return how many events it has."""
+    rows = connection.execute(
+        "SELECT seq, recorded_at, body, body_hash, prev_hash, hash, alg FROM audit_event"
+        " WHERE chain_id = %s ORDER BY seq",
+        (chain,),
+    ).fetchall()
+    previous, last_moment = genesis(chain), EPOCH_OF_POSTGRESQL
+    for number, (seq, moment, body, body_hash, prev_hash, own_hash, alg) in enumerate(rows, 1):
+        assert (seq, alg) == (number, 1)
+        assert moment >= last_moment
+        assert prev_hash == previous
+        assert body_hash == sha256(body.encode())
+        assert own_hash == event_hash(chain, seq, moment, previous, body)
+        previous, last_moment = own_hash, moment
+    head = connection.execute(
+        "SELECT genesis, head_seq, head_hash, head_at FROM audit_chain WHERE chain_id = %s",
+        (chain,),
+    ).fetchone()
+    if rows:
+        assert head == (genesis(chain), len(rows), previous, last_moment)
+    return len(rows)
+
+
+def test_the_chain_is_dense_and_equals_the_documented_pre_image(
+    connection: psycopg.Connection,
+) -> None:
+    assert add(connection, {"n": 1}) == (1, 1)
+    assert add(connection, {"n": 2}, {"key": "fïles/📦"}, {"n": 4}) == (2, 4)
+    assert check_chain(connection) == 4
+
+
+def test_nothing_to_append_makes_no_chain(connection: psycopg.Connection) -> None:
+    assert add(connection) is None
+    query = "SELECT * FROM audit_append_many('c', %s::text[])"
+    assert connection.execute(query, ([],)).fetchall() == []
+    assert connection.execute(query, (None,)).fetchall() == []
+    assert connection.execute("SELECT count(*) FROM audit_chain").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "error"),
+    [
+        (['{"n": 1}', None], psycopg.errors.NullValueNotAllowed),
+        (['{"n": 1}', "{n: 1}"], psycopg.errors.InvalidTextRepresentation),
+        ([""], psycopg.errors.InvalidTextRepresentation),
+        (['"\\u0000"'], psycopg.errors.UntranslatableCharacter),
+    ],
+)
+def test_what_is_no_json_is_refused_and_takes_its_neighbours_along(
+    connection: psycopg.Connection, bodies: list[str | None], error: type[psycopg.Error]
+) -> None:
+    add(connection, {"n": 0})
+    with pytest.raises(error):
+        connection.execute("SELECT * FROM audit_append_many('c', %s::text[])", (bodies,))
+    assert check_chain(connection) == 1
+
+
+def test_a_chain_without_a_name_is_refused(connection: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        connection.execute("SELECT * FROM audit_append_many(NULL, ARRAY['{}'])")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit_event SET body = '{}'",
+        "DELETE FROM audit_event",
+        "TRUNCATE audit_event",
+        "TRUNCATE audit_chain CASCADE",
+        "DELETE FROM audit_chain",
+    ],
+)
+def test_events_are_never_changed_and_never_removed(
+    connection: psycopg.Connection, statement: str
+) -> None:
+    add(connection, {"n": 1})
+    with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.ForeignKeyViolation)):
+        connection.execute(statement)
+    assert check_chain(connection) == 1
+
+
+def test_microseconds_are_kept_and_hashed(connection: psycopg.Connection) -> None:
+    for number in range(20):
+        add(connection, {"n": number})
+    rows = connection.execute("SELECT recorded_at FROM audit_event").fetchall()
+    assert any(row[0].microsecond % 1000 for row in rows)
+    assert check_chain(connection) == 20
+
+
+def test_the_session_of_the_appender_changes_no_hash(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    odd = {
+        "TimeZone": "Asia/Kathmandu",
+        "DateStyle": "German",
+        "bytea_output": "escape",
+        "IntervalStyle": "sql_standard",
+        "extra_float_digits": "-15",
+        "search_path": "pg_catalog",
+        "client_encoding": "LATIN1",
+        "standard_conforming_strings": "off",
+    }
+    for name, value in odd.items():
+        with psycopg.connect(database_url, autocommit=True) as session:
+            session.execute("SELECT set_config(%s, %s, false)", (name, value))
+            session.execute(
+                "SELECT FROM public.audit_append_many('c', ARRAY[%s])",
+                ('{"key":"files/\u00e9"}',),
+            )
+    assert check_chain(connection) == len(odd)
+    bodies = connection.execute("SELECT DISTINCT body FROM audit_event").fetchall()
+    assert bodies == [('{"key":"files/\u00e9"}',)]
+
+
+def test_each_name_has_a_chain_of_its_own(connection: psycopg.Connection) -> None:
+    add(connection, {"n": 1}, chain="a")
+    add(connection, {"n": 1}, chain="b")
+    add(connection, {"n": 2}, chain="a")
+    with connection.cursor() as cursor:
+        append(cursor, [{"n": 1}])
+    assert check_chain(connection, "a") == 2
+    assert check_chain(connection, "b") == 1
+    assert check_chain(connection, COLLECTORS_CHAIN) == 1
+    hashes = connection.execute("SELECT count(DISTINCT hash) FROM audit_event").fetchone()
+    assert hashes == (4,)
+
+
+def test_a_clock_that_went_backwards_is_clamped(connection: psycopg.Connection) -> None:
+    add(connection, {"n": 1})
+    connection.execute("UPDATE audit_chain SET head_at = '2999-01-01Z'")
+    add(connection, {"n": 2}, {"n": 3})
+    rows = connection.execute("SELECT recorded_at FROM audit_event WHERE seq > 1").fetchall()
+    assert {row[0] for row in rows} == {datetime(2999, 1, 1, tzinfo=timezone.utc)}
+    assert check_chain(connection) == 3
+
+
+def test_a_rollback_leaves_no_gap(connection: psycopg.Connection) -> None:
+    add(connection, {"n": 1})
+    with connection.transaction(force_rollback=True):
+        assert add(connection, {"n": "lost"}) == (2, 2)
+    assert add(connection, {"n": 2}) == (2, 2)
+    assert check_chain(connection) == 2
+    # CONTROL: a sequence leaves one.
+    connection.execute("CREATE TABLE careless (seq bigserial)")
+    for rolls_back in (False, True, False):
+        with connection.transaction(force_rollback=rolls_back):
+            connection.execute("INSERT INTO careless DEFAULT VALUES")
+    rows = connection.execute("SELECT seq FROM careless ORDER BY seq").fetchall()
+    assert rows == [(1,), (3,)]
+
+
+def test_appenders_at_once_make_no_fork_and_no_gap(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    """From the very first event on, where there is no head to lock yet."""
+
+    def work(index: int, barrier: threading.Barrier) -> None:
+        with psycopg.connect(database_url) as appender:
+            barrier.wait()
+            for number in range(15):
+                add(appender, *({"by": index, "n": f"{number}.{part}"} for part in range(3)))
+                if number % 4 == 3:
+                    appender.rollback()
+                else:
+                    appender.commit()
+
+    together(3, work)
+    assert check_chain(connection) == 3 * 12 * 3
+
+
+def test_the_second_appender_waits_for_the_first(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    with (
+        psycopg.connect(database_url) as first,
+        psycopg.connect(database_url) as second,
+    ):
+        add(first, {"n": 1})
+        thread = threading.Thread(target=lambda: add(second, {"n": 2}))
+        thread.start()
+        pid = second.info.backend_pid
+        wait_until(lambda: is_waiting(connection, pid), "the second waits")
+        first.commit()
+        thread.join()
+        second.commit()
+    assert check_chain(connection) == 2
+
+
+def test_control_reading_the_last_event_and_inserting_forks(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    connection.execute("CREATE TABLE careless (seq bigint, prev_hash bytea, hash bytea)")
+    connection.execute("INSERT INTO careless VALUES (1, '\\x00', '\\x01')")
+    last = "SELECT seq, hash FROM careless ORDER BY seq DESC LIMIT 1"
+
+    def insert(session: psycopg.Connection, head: Sequence[Any], own: bytes) -> None:
+        values = (head[0] + 1, head[1], own)
+        session.execute("INSERT INTO careless VALUES (%s, %s, %s)", values)
+        session.commit()
+
+    with psycopg.connect(database_url) as first, psycopg.connect(database_url) as second:
+        heads = [session.execute(last).fetchone() for session in (first, second)]
+        assert heads[0] is not None
+        assert heads[1] is not None
+        insert(first, heads[0], b"\x02")
+        insert(second, heads[1], b"\x03")
+    children = connection.execute(
+        "SELECT count(*) FROM careless GROUP BY prev_hash HAVING count(*) > 1"
+    ).fetchall()
+    assert children == [(2,)]
+
+
+def test_a_fork_that_is_written_by_hand_is_refused(connection: psycopg.Connection) -> None:
+    add(connection, {"n": 1})
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        connection.execute(
+            "INSERT INTO audit_event SELECT chain_id, seq + 1, recorded_at, body, body_hash,"
+            " prev_hash, hash, alg FROM audit_event"
+        )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2**53, -(2**53), float("nan"), float("inf"), b"bytes", {1: "a"}, "\ud800", "a\x00b", object()],
+)
+def test_what_does_not_survive_json_is_refused(value: Any) -> None:
+    with pytest.raises(NotCanonical):
+        canonical({"value": value})
+
+
+def test_a_backslash_before_u0000_is_no_nul(connection: psycopg.Connection) -> None:
+    add(connection, {"key": "files/\\u0000"}, {"key": "\\\\u0000"})
+    assert check_chain(connection) == 2
+    with pytest.raises(NotCanonical):
+        canonical({"key": "\\\x00"})
+
+
+def test_the_text_is_rfc_8785() -> None:
+    event = {"b": 2**53 - 1, "a": "\u20ac$\u000f\nA'B\"\\", "\ufb33": 1, "\U0001f600": 2, "": -0.0}
+    assert canonical(event) == (
+        '{"":0,"a":"\u20ac$\\u000f\\nA\'B\\"\\\\","b":9007199254740991,"\U0001f600":2,"\ufb33":1}'
+    )
+
+
+@given(st.dictionaries(st.text(), st.recursive(st.text() | st.integers() | st.none(), st.lists)))
+def test_canonical_text_is_one_text_whatever_the_order_of_keys(event: dict[str, Any]) -> None:
+    try:
+        text = canonical(event)
+    except NotCanonical:
+        return
+    assert canonical(dict(reversed(event.items()))) == text
+    assert "\n" not in text

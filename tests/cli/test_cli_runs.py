@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Desk
+
+HOUR = timedelta(hours=1)
+
+
+def listed(desk: Desk, *arguments: str) -> list[dict[str, Any]]:
+    said = desk.call("runs", "--format", "json", *arguments)
+    assert said.exit_code == 0, said.output
+    found: list[dict[str, Any]] = json.loads(said.stdout)
+    return found
+
+
+def test_the_newest_run_stands_first_whatever_the_order_of_recording(desk: Desk) -> None:
+    newer = desk.record("storage_orphans", ago=HOUR)
+    older = desk.record(ago=5 * HOUR)
+    newest = desk.record(ago=HOUR / 2)
+    assert [run["run_id"] for run in listed(desk)] == [newest, newer, older]
+
+
+def test_job_mode_failure_and_age_can_be_asked_for(desk: Desk) -> None:
+    failed = desk.record(outcome="failed", mode="dry", ago=HOUR)
+    desk.record(ago=2 * HOUR)
+    desk.record("storage_orphans", outcome="failed", ago=50 * HOUR)
+    asked = ("--failed", "--mode", "dry", "--job", "upload_reservations", "--since", "24h")
+    assert [run["run_id"] for run in listed(desk, *asked)] == [failed]
+    assert len(listed(desk, "--failed")) == 2
+    assert len(listed(desk, "--failed", "--since", "2d")) == 1
+
+
+def test_the_limit_counts_over_all_jobs(desk: Desk) -> None:
+    for hours in range(1, 5):
+        desk.record(ago=hours * HOUR)
+        desk.record("audit_seal", ago=hours * HOUR)
+    assert len(listed(desk, "--limit", "3")) == 3
+    assert len(listed(desk)) == 8
+
+
+def test_counts_that_are_not_known_read_unknown_and_are_null_in_json(desk: Desk) -> None:
+    desk.record(outcome="failed", scanned=None, acted=None)
+    (row,) = (line for line in desk.call("runs").stdout.splitlines() if "failed" in line)
+    assert row.count("unknown") >= 2
+    assert " 0 " not in row
+    (run,) = listed(desk)
+    assert (run["scanned"], run["acted"]) == (None, None)
+
+
+def test_window_trigger_and_what_was_left_are_shown(desk: Desk) -> None:
+    desk.record(
+        detail={
+            "window": {"covers": "2026-03-01"},
+            "trigger": {"kind": "backfill", "name": "abcdef"},
+            "truncated": True,
+            "stopped_reason": "limit",
+        }
+    )
+    said = desk.call("runs").stdout
+    for shown in ("2026-03-01", "backfill: abcdef", "limit", "1m 30s"):
+        assert shown in said
+    (run,) = listed(desk)
+    assert run["trigger"] == {"kind": "backfill", "name": "abcdef"}
+    assert (run["truncated"], run["stopped_reason"]) == (True, "limit")
+
+
+def test_a_record_without_details_is_shown_with_unknowns(desk: Desk) -> None:
+    desk.record(detail={"window": "odd", "trigger": None, "truncated": "yes"})
+    (run,) = listed(desk)
+    assert (run["window"], run["truncated"]) == (None, None)
+    assert run["trigger"] == {"kind": None, "name": None}
+    assert desk.call("runs").exit_code == 0
+
+
+def test_an_error_shows_its_first_line_and_the_rest_on_request(desk: Desk) -> None:
+    desk.record(outcome="failed", error="the first line\nthe second line")
+    assert "the second line" not in desk.call("runs").stdout
+    said = desk.call("runs", "--full").stdout
+    assert "the first line" in said
+    assert "the second line" in said
+
+
+def test_a_secret_in_a_record_that_somebody_else_wrote_is_hidden(desk: Desk) -> None:
+    desk.record(outcome="failed", error="postgresql://me:word-of-pass@db/files refused")
+    for arguments in ((), ("--full",), ("--format", "json")):
+        said = desk.call("runs", *arguments)
+        assert "refused" in said.stdout
+        assert "word-of-pass" not in said.output
+
+
+def test_no_run_is_said_and_is_no_failure(desk: Desk) -> None:
+    desk.record(installation="other")
+    said = desk.call("runs")
+    assert said.exit_code == 0
+    assert "No run of desk is recorded" in said.stdout
+    assert listed(desk) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "taught"),
+    [
+        (("--since", "7"), "7 has no unit"),
+        (("--since", "9999999d"), "is not between"),
+        (("--job", "upload_reservation"), "did you mean upload_reservations?"),
+        (("--limit", "0"), "--limit"),
+        (("--mode", "wet"), "--mode"),
+    ],
+)
+def test_a_wrong_call_is_taught(desk: Desk, arguments: tuple[str, ...], taught: str) -> None:
+    said = desk.call("runs", *arguments)
+    assert said.exit_code == 64
+    assert taught in said.stderr

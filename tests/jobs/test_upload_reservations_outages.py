@@ -1,0 +1,108 @@
+"""upload_reservations when a server goes away while it works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from filejobs_dagster.embedded.s3 import EmbeddedS3
+from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.postgres.migrate import migrate
+from tests.installation import Installation
+from tests.jobs.conftest import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.postgres import EmbeddedPostgres
+
+
+def before_batch(
+    monkeypatch: pytest.MonkeyPatch, number: int, what_happens: Callable[[], None]
+) -> None:
+    claim = upload_reservations._Collection._claim
+
+    def claim_then(self: Any, *arguments: Any) -> Any:
+        if self._batch == number:
+            what_happens()
+        return claim(self, *arguments)
+
+    monkeypatch.setattr(upload_reservations._Collection, "_claim", claim_then)
+
+
+def after_commit_of_batch(
+    monkeypatch: pytest.MonkeyPatch, number: int, what_happens: Callable[[], None]
+) -> None:
+    delete_bytes = upload_reservations._Collection._delete_bytes
+
+    def then_delete(self: Any, won: Any) -> None:
+        if self._batch == number:
+            what_happens()
+        delete_bytes(self, won)
+
+    monkeypatch.setattr(upload_reservations._Collection, "_delete_bytes", then_delete)
+
+
+def rows_without_bytes(installation: Installation) -> set[str]:
+    rows = {row[0] for row in installation.execute("SELECT storage_key FROM file")}
+    return rows - installation.keys()
+
+
+@pytest.mark.parametrize("moment", [before_batch, after_commit_of_batch])
+def test_postgresql_restarted_in_the_middle_fails_the_run_and_the_next_one_finishes(
+    separate_postgres_server: EmbeddedPostgres,
+    tmp_path: Path,
+    bucket: str,
+    s3_client: S3Client,
+    s3_server: EmbeddedS3,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[..., None],
+) -> None:
+    url = separate_postgres_server.create_database("restarted")
+    migrate(url)
+    installation = Installation(tmp_path, url, bucket, s3_client, s3_server.endpoint_url)
+    collect = Collector(installation, make_client(installation.settings().buckets["uploads"]))
+    for number in range(30):
+        installation.reserve(f"files/{number:02}")
+    with monkeypatch.context() as patch:
+        moment(patch, 2, separate_postgres_server.restart)
+        outcome = collect(batch_size=10)
+
+    assert not outcome.ok
+    assert outcome.acted == 10
+    [progress] = installation.progress()
+    assert (progress["outcome"], progress["acted"]) == ("failed", 10)
+    assert rows_without_bytes(installation) == set()
+
+    again = collect(batch_size=10)
+
+    assert again.ok
+    assert installation.value("SELECT count(*) FROM file") == 0
+
+
+def test_storage_that_goes_down_in_the_middle_stops_the_claiming(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedS3.start() as doomed:
+        own = replace(
+            installation, client=doomed.client(), endpoint_url=doomed.endpoint_url, document={}
+        )
+        own.client.create_bucket(Bucket=own.bucket)
+        for number in range(30):
+            own.reserve(f"files/{number:02}", body=b"x" if number < 20 else None)
+        collector = Collector(own, make_client(own.settings().buckets["uploads"]))
+        after_commit_of_batch(monkeypatch, 2, doomed.stop)
+
+        outcome = collector(batch_size=10)
+
+    assert not outcome.ok
+    assert outcome.acted == 10
+    [progress] = own.progress()
+    assert progress["detail"]["bytes_left"] == 10
+    assert own.value("SELECT count(*) FROM file") == 10, "no further row was claimed"

@@ -1,0 +1,427 @@
+"""Where a job stands: only sweeping counts as sweeping, and what never ran is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from filejobs_dagster.ledger.report import alarm_text, table
+from filejobs_dagster.ledger.standing import Expectation, Severity, Standing, Word, standings
+from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.registry import JOB_NAMES
+from tests.ledger.records import INSTALLATION, JOB, ago, insert_record
+
+if TYPE_CHECKING:
+    from filejobs_dagster.ledger.words import Mode
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+WHOLE = EVERYTHING.as_detail()
+PART = Window(label="2026-01-02", begins=ago(days=9), ends=ago(days=8)).as_detail()
+
+
+def standing_of(
+    connection: psycopg.Connection, expected: Expectation, installation: str = INSTALLATION
+) -> Standing:
+    with connection.cursor() as cursor:
+        every = standings(cursor, installation, [expected])
+    assert [standing.job for standing in every] == list(JOB_NAMES)
+    return next(standing for standing in every if standing.job == expected.job)
+
+
+def live(**changes: Any) -> Expectation:
+    return replace(Expectation(JOB, configured=True, mode="live"), **changes)
+
+
+def ok(hours: float, **columns: Any) -> dict[str, Any]:
+    return {"finished_at": ago(hours=hours), **columns}
+
+
+def failed(hours: float, error: str = "why", **columns: Any) -> dict[str, Any]:
+    return {
+        "finished_at": ago(hours=hours),
+        "error": error,
+        "scanned": None,
+        "acted": None,
+    } | columns
+
+
+def left(oldest: datetime | None, **detail: Any) -> dict[str, Any]:
+    when = None if oldest is None else oldest.isoformat()
+    return {"window": WHOLE, "oldest_left": when} | detail
+
+
+@dataclass
+class Case:
+    """Records, the operator's wish, and what the standing must say."""
+
+    name: str
+    word: Word
+    severity: Severity
+    records: list[dict[str, Any]] = field(default_factory=list)
+    stale_after: timedelta | None = None
+    stale: bool | None = None
+    behind: bool | None = None
+    mode: Mode = "live"
+    configured: bool = True
+    failures: int = 0
+    reason: str = ""
+
+
+SIX_WEEKS_DRY = [ok(hours, mode="dry") for hours in range(1, 6 * 7 * 24, 24)]
+
+CASES = [
+    Case("never run", "never run", "critical", reason="is the daemon running?"),
+    Case("never run with a threshold", "never run", "critical", stale_after=DAY, stale=True),
+    Case("never run, not configured", "never run", "silent", configured=False),
+    Case("swept an hour ago", "ok", "ok", [ok(1)]),
+    Case("swept in time", "ok", "ok", [ok(1)], stale_after=DAY, stale=False, behind=False),
+    Case(
+        "swept too long ago",
+        "stale",
+        "critical",
+        [ok(25)],
+        stale_after=DAY,
+        stale=True,
+        behind=False,
+        reason="last live success 1d 1h ago, threshold 1d",
+    ),
+    Case("swept long ago, no threshold", "ok", "ok", [ok(2400)]),
+    Case(
+        "six weeks of dry runs on a live job",
+        "unknown",
+        "critical",
+        SIX_WEEKS_DRY,
+        reason="none of its 42 recorded runs succeeded live",
+    ),
+    Case(
+        "the same with a threshold",
+        "stale",
+        "critical",
+        SIX_WEEKS_DRY,
+        stale_after=DAY,
+        stale=True,
+        reason="the last ran dry",
+    ),
+    Case(
+        "live days of a backfill only",
+        "unknown",
+        "critical",
+        [ok(hours, detail={"window": PART}) for hours in (1, 2, 3)],
+        reason="the last ran live over 2026-01-02 only",
+    ),
+    Case(
+        "days of a backfill after a sweep",
+        "stale",
+        "critical",
+        [ok(30), ok(1, detail={"window": PART})],
+        stale_after=DAY,
+        stale=True,
+        behind=False,
+    ),
+    Case(
+        "a limit of one over a backlog",
+        "behind",
+        "warning",
+        [ok(0.1, detail=left(ago(days=3), stopped_reason="limit"))],
+        stale_after=DAY,
+        stale=False,
+        behind=True,
+        reason="due for 3d; it stopped because of limit",
+    ),
+    Case(
+        "something young is left",
+        "ok",
+        "ok",
+        [ok(0.1, detail=left(ago(hours=3)))],
+        stale_after=DAY,
+        stale=False,
+        behind=False,
+    ),
+    Case("something old is left, no threshold", "ok", "ok", [ok(1, detail=left(ago(days=9)))]),
+    Case(
+        "a job that does not say what it left",
+        "ok",
+        "ok",
+        [ok(1, detail={"window": WHOLE})],
+        stale_after=DAY,
+        stale=False,
+        behind=None,
+    ),
+    Case(
+        "failed five minutes ago",
+        "failed",
+        "critical",
+        [ok(1), failed(1 / 12, "S3 is down\nand more")],
+        stale_after=DAY,
+        stale=False,
+        behind=False,
+        failures=1,
+        reason="the last run failed: S3 is down",
+    ),
+    Case(
+        "failed three times in a row",
+        "failed",
+        "critical",
+        [ok(9), failed(3), failed(2), failed(1, "S3 is down")],
+        failures=3,
+        reason="3 failures in a row: S3 is down",
+    ),
+    Case("never succeeded", "failed", "critical", [failed(2), failed(1)], failures=2),
+    Case("failed, then swept", "ok", "ok", [failed(3), failed(2), ok(1)]),
+    Case(
+        "a dry success by hand does not mask a live failure",
+        "failed",
+        "critical",
+        [ok(9), failed(2), ok(1, mode="dry")],
+        failures=1,
+        reason="1 failed since the last success that counts",
+    ),
+    Case(
+        "nor does it where nothing ever counted",
+        "failed",
+        "critical",
+        [failed(2), ok(1, mode="dry")],
+        failures=1,
+    ),
+    Case(
+        "every deletion was denied, with a threshold",
+        "failed",
+        "critical",
+        [ok(30), failed(1, "every item failed", scanned=9, acted=0)],
+        stale_after=DAY,
+        stale=True,
+        behind=False,
+        failures=1,
+    ),
+    Case("a dry job that ran dry", "ok (dry)", "ok", [ok(1, mode="dry")], mode="dry"),
+    Case(
+        "a dry job is stale, too",
+        "stale",
+        "critical",
+        [ok(30, mode="dry")],
+        mode="dry",
+        stale_after=DAY,
+        stale=True,
+    ),
+    Case(
+        "a dry job is never behind",
+        "ok (dry)",
+        "ok",
+        [ok(1, mode="dry", detail=left(ago(days=9)))],
+        mode="dry",
+        stale_after=DAY,
+        stale=False,
+    ),
+    Case(
+        "not configured and failed", "failed", "silent", [failed(1)], configured=False, failures=1
+    ),
+    Case("numbers that nobody knows", "ok", "ok", [ok(1, scanned=None, acted=None)]),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_standing(connection: psycopg.Connection, case: Case) -> None:
+    for columns in case.records:
+        insert_record(connection, **columns)
+    expected = live(mode=case.mode, configured=case.configured, stale_after=case.stale_after)
+    standing = standing_of(connection, expected)
+    assert (standing.word, standing.severity) == (case.word, case.severity)
+    assert (standing.stale, standing.behind) == (case.stale, case.behind)
+    assert standing.consecutive_failures == case.failures
+    assert case.reason in standing.reason
+    assert standing.alarming is (case.severity in ("warning", "critical"))
+    newest = max((columns["finished_at"] for columns in case.records), default=None)
+    assert (standing.last_run.finished_at if standing.last_run else None) == newest
+    assert (standing.age is None) is (standing.last_success is None)
+
+
+def test_both_never_run_jobs_raise_with_and_without_a_threshold(
+    connection: psycopg.Connection,
+) -> None:
+    expected = [live(stale_after=HOUR), live(job="audit_seal", by_hand=True)]
+    with connection.cursor() as cursor:
+        every = standings(cursor, INSTALLATION, expected)
+    alarming = [standing for standing in every if standing.alarming]
+    assert [standing.job for standing in alarming] == [JOB, "audit_seal"]
+    assert [standing.stale for standing in alarming] == [True, None]
+    assert "by hand" in alarming[1].reason
+
+
+def test_the_boundary_of_stale_belongs_to_the_threshold(connection: psycopg.Connection) -> None:
+    insert_record(connection, finished_at=ago(hours=1))
+    age = standing_of(connection, live()).age
+    assert age is not None
+    assert standing_of(connection, live(stale_after=age - timedelta(seconds=1))).stale is True
+    assert standing_of(connection, live(stale_after=age + timedelta(minutes=1))).stale is False
+
+
+def test_failures_are_counted_up_to_a_bound(connection: psycopg.Connection) -> None:
+    connection.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome, mode,"
+        " error) SELECT n::text, 'test', %s, now() - interval '1 day', now() - n * interval '1 s',"
+        " 'failed', 'live', 'why' FROM generate_series(1, 1500) AS n",
+        (JOB,),
+    )
+    assert standing_of(connection, live()).consecutive_failures == 1000
+
+
+def test_an_installation_sees_only_its_own(connection: psycopg.Connection) -> None:
+    insert_record(connection, installation="another")
+    assert standing_of(connection, live()).word == "never run"
+    assert standing_of(connection, live(), "another").word == "ok"
+
+
+def test_unknown_numbers_stay_unknown(connection: psycopg.Connection) -> None:
+    insert_record(connection, scanned=None, acted=None)
+    standing = standing_of(connection, live())
+    assert standing.last_success is not None
+    assert (standing.last_success.scanned, standing.last_success.acted) == (None, None)
+    assert standing.reason == "last live run collected unknown"
+
+
+def test_a_run_at_work_is_shown_and_does_not_change_the_word(
+    connection: psycopg.Connection,
+) -> None:
+    connection.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder)"
+        " VALUES ('r', 'test', %s, 'live', 'ui', 'host 4711')",
+        (JOB,),
+    )
+    standing = standing_of(connection, live())
+    assert standing.word == "never run"
+    assert standing.running is not None
+    assert (standing.running.run_id, standing.running.holder) == ("r", "host 4711")
+    connection.execute("UPDATE job_progress SET closed_at = now()")
+    assert standing_of(connection, live()).running is None
+
+
+def test_times_are_told_in_utc_whatever_the_session_says(connection: psycopg.Connection) -> None:
+    moment = ago(hours=2)
+    insert_record(connection, finished_at=moment)
+    connection.execute("SET TimeZone = 'Asia/Kathmandu'")
+    standing = standing_of(connection, live())
+    assert standing.last_success is not None
+    assert standing.last_success.finished_at == moment
+    assert f"{moment:%Y-%m-%d %H:%M} UTC" in table([standing])
+
+
+def test_a_read_only_transaction_is_enough(connection: psycopg.Connection) -> None:
+    with connection.transaction():
+        connection.execute("SET TRANSACTION READ ONLY")
+        assert standing_of(connection, live()).word == "never run"
+
+
+def test_a_misspelt_job_is_refused_instead_of_never_watched(
+    connection: psycopg.Connection,
+) -> None:
+    with connection.cursor() as cursor, pytest.raises(ValueError, match="upload_reservation"):
+        standings(cursor, INSTALLATION, [live(job="upload_reservation")])
+
+
+def test_control_the_natural_query_drops_what_never_ran_and_what_never_succeeded(
+    connection: psycopg.Connection,
+) -> None:
+    insert_record(connection, job="deleted_files", finished_at=ago(days=9))
+    insert_record(connection, job="audit_seal", error="why", finished_at=ago(hours=1))
+    natural = connection.execute(
+        """
+        SELECT job FROM job_run
+         GROUP BY job
+        HAVING max(finished_at) FILTER (WHERE outcome = 'ok') < now() - interval '1 day'
+        """
+    ).fetchall()
+    expected = [live(job=job, stale_after=DAY) for job in ("deleted_files", "audit_seal", JOB)]
+    with connection.cursor() as cursor:
+        every = standings(cursor, INSTALLATION, expected)
+    ours = {standing.job: standing.word for standing in every if standing.stale}
+    assert natural == [("deleted_files",)]
+    assert ours == {JOB: "never run", "deleted_files": "stale", "audit_seal": "failed"}
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def test_nothing_alarming_is_no_report(connection: psycopg.Connection) -> None:
+    insert_record(connection)
+    with connection.cursor() as cursor:
+        assert alarm_text(standings(cursor, INSTALLATION, [live()])) is None
+
+
+def test_the_first_line_of_a_report_is_complete_in_itself(connection: psycopg.Connection) -> None:
+    insert_record(connection, error="S3 is down\n    with a traceback")
+    expected = [live(), live(job="audit_seal")]
+    with connection.cursor() as cursor:
+        every = standings(cursor, INSTALLATION, expected)
+    report = alarm_text(every)
+    one = alarm_text([standing for standing in every if standing.job == JOB])
+    assert report is not None
+    assert one is not None
+    first, empty, *rest = report.splitlines()
+    assert first == "2 jobs need attention: upload_reservations (failed), audit_seal (never run)"
+    assert one.splitlines()[0] == "1 job needs attention: upload_reservations (failed)"
+    assert empty == ""
+    assert len(rest) == 3
+    assert rest[0].split() == ["job", "standing", "last", "success", "why"]
+    assert rest[1].endswith("the last run failed: S3 is down")
+    assert rest[0].index("why") == rest[1].index("the last run failed")
+
+
+# --- a long history ------------------------------------------------------------------------------
+
+
+def plan_of(connection: psycopg.Connection, expected: list[Expectation]) -> list[dict[str, Any]]:
+    """Every node of the plan of the very statement that `standings` sends."""
+    nodes: list[dict[str, Any]] = []
+
+    class Explaining(psycopg.ClientCursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Explaining:
+            if params and "expected" in query:
+                text = self.mogrify(query, params)
+                super().execute("EXPLAIN (ANALYZE, FORMAT JSON) " + text)
+                for (plan,) in self.fetchall():
+                    walk(plan[0]["Plan"])
+            return super().execute(query, params, **options)
+
+    def walk(node: dict[str, Any]) -> None:
+        nodes.append(node)
+        for child in node.get("Plans", []):
+            walk(child)
+
+    with Explaining(connection) as cursor:
+        standings(cursor, INSTALLATION, expected)
+    return nodes
+
+
+def test_a_hundred_thousand_records_are_not_read(connection: psycopg.Connection) -> None:
+    """Years of dry runs of a live job, of sweeps, and of failures before the last sweep."""
+    connection.execute(
+        """
+        INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome, mode,
+                             detail, error)
+        SELECT n::text, 'test',
+               CASE n %% 3 WHEN 0 THEN %(job)s WHEN 1 THEN 'deleted_files' ELSE 'audit_trim' END,
+               now() - n * interval '1 minute', now() - n * interval '1 minute',
+               CASE WHEN n %% 3 = 2 AND n > 2 THEN 'failed' ELSE 'ok' END,
+               CASE n %% 3 WHEN 0 THEN 'dry' ELSE 'live' END,
+               '{"window": {"covers": "everything"}}',
+               CASE WHEN n %% 3 = 2 AND n > 2 THEN 'why' END
+          FROM generate_series(1, 100000) AS n
+        """,
+        {"job": JOB},
+    )
+    connection.execute("ANALYZE job_run")
+    jobs = [live(), live(job="deleted_files"), live(job="audit_trim")]
+    nodes = plan_of(connection, jobs)
+    scans = [node for node in nodes if node.get("Relation Name") == "job_run"]
+    assert len(scans) == 5
+    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
+    for node in scans:
+        read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        assert read <= 1000, node
+    with connection.cursor() as cursor:
+        words = {standing.job: standing.word for standing in standings(cursor, INSTALLATION, jobs)}
+    assert (words[JOB], words["deleted_files"], words["audit_trim"]) == ("unknown", "ok", "ok")
