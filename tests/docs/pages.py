@@ -1,0 +1,91 @@
+"""The pages of the documentation, taken apart."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+DOCS = CHECKOUT / "docs"
+EXAMPLES = CHECKOUT / "examples"
+
+_BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes:
+        page: The file's name.
+        number: Its place among the page's blocks, from 1.
+        language: What stands behind the fence; empty for none.
+        text: What is inside.
+    """
+
+    page: str
+    number: int
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """How a failing test calls it."""
+        return f"{self.page}#{self.number}"
+
+
+@dataclass(frozen=True)
+class Page:
+    """One Markdown file."""
+
+    path: Path
+    text: str
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Its fenced blocks, in order."""
+        return [
+            Block(self.path.name, number, match["language"], match["text"])
+            for number, match in enumerate(_BLOCK.finditer(self.text), start=1)
+        ]
+
+    @property
+    def prose(self) -> str:
+        """The text without its fenced blocks."""
+        return _BLOCK.sub("", self.text)
+
+    @property
+    def links(self) -> list[str]:
+        """The targets of its links."""
+        return [match["target"] for match in _LINK.finditer(self.prose)]
+
+    @property
+    def anchors(self) -> set[str]:
+        """What a link may name behind `#`, as the usual viewers make it of headings."""
+        return {
+            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in _HEADING.findall(self.prose)
+        }
+
+
+def page(name: str) -> Page:
+    """One page by its file's name."""
+    return read(DOCS / name)
+
+
+def read(path: Path) -> Page:
+    """One page by its path."""
+    return Page(path, path.read_text(encoding="utf-8"))
+
+
+def pages() -> list[Page]:
+    """Every page, by name."""
+    return [read(path) for path in sorted(DOCS.glob("*.md"))]
+
+
+def blocks(language: str) -> list[Block]:
+    """Every block of a language, in every page."""
+    return [block for each in pages() for block in each.blocks if block.language == language]

@@ -1,0 +1,191 @@
+"""Words that the code uses and the pages explain: neither may have one more than the other."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+import dagster as dg
+import pytest
+import yaml
+
+from filejobs_dagster.cli.main import Commands
+from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations import _WHY_STOPPED
+from filejobs_dagster.ledger.prometheus import exposition
+from filejobs_dagster.ledger.standing import Word
+from filejobs_dagster.ledger.words import TriggerKind
+from filejobs_dagster.objects import gate
+from filejobs_dagster.orchestration.build import build_definitions
+from filejobs_dagster.orchestration.configs import UploadReservationsConfig
+from filejobs_dagster.orchestration.sensors import all_sensors
+from filejobs_dagster.registry import JOBS
+from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
+from tests.installation import Installation, make_installation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import psycopg
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+RUN_CONFIGS = sorted(EXAMPLES.glob("upload_reservations_*.yaml"))
+COLLECTOR = page("upload_reservations.md").text
+
+
+@pytest.fixture
+def installation(
+    tmp_path: Path, database_url: str, bucket: str, s3_client: S3Client, s3_server: EmbeddedS3
+) -> Installation:
+    return make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+
+
+@pytest.fixture
+def definitions(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
+    installation.job(backlog_over=10)
+    for name, value in installation.environment.items():
+        monkeypatch.setenv(name, value)
+    return build_definitions(installation.loaded())
+
+
+def _first_column(text: str) -> set[str]:
+    """The words in code in the first column of every table."""
+    cells = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+# The collector --------------------------------------------------------------------------------
+
+
+def test_every_field_of_a_record_is_explained(
+    installation: Installation, definitions: dg.Definitions
+) -> None:
+    installation.reserve("files/1")
+    installation.reserve("files/2", body=None)
+    installation.reserve("elsewhere/3")
+    explained = _first_column(COLLECTOR)
+    job = definitions.resolve_job_def("upload_reservations")
+    with dg.instance_for_test() as instance:
+        for tags in ({}, {"filejobs/mode": "live"}):
+            assert job.execute_in_process(instance=instance, tags=tags).success
+    details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
+    assert [len(details), *(bool(detail) for detail in details)] == [2, True, True]
+    for detail in details:
+        assert set(detail) <= explained, set(detail) - explained
+        assert set(detail["classes"]) <= explained
+
+
+def test_every_class_is_explained() -> None:
+    source = inspect.getsource(upload_reservations)
+    noted = set(re.findall(r'note\(\s*"([^"]+)"', source))
+    assert {"deleted", "never arrived", "bytes left", "claim refused"} <= noted
+    reasons = {gate.NOT_OWNED, gate.PROTECTED, gate.DIRECTORY_MARKER, gate.NOT_UTF8}
+    missing = (noted | {f"kept: {reason}" for reason in reasons}) - _first_column(COLLECTOR)
+    assert not missing
+
+
+def test_every_reason_to_stop_is_explained() -> None:
+    for reason in ("limit", "max_runtime", *_WHY_STOPPED.values()):
+        assert f"`{reason}`" in COLLECTOR
+
+
+def test_every_key_of_the_run_config_is_explained_with_its_default() -> None:
+    for name, about in UploadReservationsConfig.model_fields.items():
+        (row,) = [line for line in COLLECTOR.splitlines() if line.startswith(f"| `{name}` | ")]
+        default = about.default
+        said = str(default).lower() if isinstance(default, bool) else str(default)
+        assert said in row.split("|")[2]
+
+
+@pytest.mark.parametrize("path", RUN_CONFIGS, ids=lambda path: path.name)
+def test_every_example_of_a_run_config_is_one(path: Path, definitions: dg.Definitions) -> None:
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    job = definitions.resolve_job_def("upload_reservations")
+    assert dg.validate_run_config(job, config)
+    # Dagster checks names and types; bounds are checked by the model when the run begins.
+    values = config["ops"]["upload_reservations"]["config"]
+    assert UploadReservationsConfig(**values).dry_run is (
+        path.name == "upload_reservations_dry.yaml"
+    )
+    assert f"-c examples/{path.name}" in path.read_text(encoding="utf-8")
+
+
+# The record -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["job_run", "job_progress"])
+def test_every_column_of_a_record_is_explained(
+    table: str, connection: psycopg.Connection[Any]
+) -> None:
+    columns = connection.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,)
+    ).fetchall()
+    assert columns
+    assert {name for (name,) in columns} <= _first_column(page("did-it-run.md").text)
+
+
+def test_every_column_of_the_file_table_is_explained(connection: psycopg.Connection[Any]) -> None:
+    columns = connection.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = 'file'"
+    ).fetchall()
+    assert {name for (name,) in columns} <= _first_column(page("integrating.md").text)
+
+
+def test_every_standing_and_every_trigger_is_explained() -> None:
+    text = page("did-it-run.md").text
+    assert set(get_args(Word)) <= _first_column(text)
+    for kind in get_args(TriggerKind):
+        assert f"`{kind}`" in text
+        assert f"`{kind}`" in page("running-dagster.md").text
+
+
+def test_every_metric_is_explained_and_no_other() -> None:
+    exposed = set(re.findall(r"^# TYPE (\w+) gauge", exposition([], "test"), re.MULTILINE))
+    explained = {
+        word for word in _first_column(page("did-it-run.md").text)
+        if word.startswith("filejobs_job_")
+    }  # fmt: skip
+    assert exposed == explained
+
+
+# Dagster and the command ----------------------------------------------------------------------
+
+
+def test_every_sensor_is_explained(installation: Installation, definitions: dg.Definitions) -> None:
+    del definitions
+    loaded = installation.loaded()
+    jobs = {job.name: job for job in build_definitions(loaded).jobs or []}
+    names = {sensor.name for sensor in all_sensors(loaded, jobs)}  # type: ignore[arg-type]
+    assert "upload_reservations_backlog" in names
+    assert names <= _first_column(page("running-dagster.md").text)
+
+
+def test_the_map_says_which_jobs_are_not_built() -> None:
+    text = page("README.md").text
+    for job in JOBS:
+        assert f"`{job.name}`" in text
+    assert [job.name for job in JOBS if job.built] == ["upload_reservations"]
+
+
+def test_every_command_that_a_page_tells_to_type_exists() -> None:
+    told = {
+        word
+        for each in pages()
+        for block in each.blocks
+        if block.language in ("sh", "")
+        for word in re.findall(
+            r"(?:^|[ /])filejobs (?:--config \S+ )?([a-z]+)", block.text, re.MULTILINE
+        )
+    }
+    assert {"migrate", "doctor", "status", "runs", "mirror", "settings"} <= told
+    assert told <= set(Commands.places)
+
+
+def test_every_example_that_a_page_tells_to_use_is_there() -> None:
+    told = {name for each in pages() for name in re.findall(r"-c (examples/\S+\.yaml)", each.text)}
+    assert told
+    for name in told:
+        assert (CHECKOUT / name).is_file(), name
