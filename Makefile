@@ -26,7 +26,7 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test lint check constraints clean ready
+.PHONY: help demo dev test conformance lint check constraints clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
@@ -47,14 +47,18 @@ dev: ready ## Open the web UI on the demo's data; Ctrl-C stops everything.
 	@$(BIN)/filejobs dev $(ARGS)
 
 test: ready ## Run every test, on servers that start and end with it.
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m 'not conformance' $(ARGS)
+
+# Skipped where Ceph is not installed, unless FILEJOBS_PROMISED_CEPH=1 says that it is.
+conformance: ready ## Delete from a real S3 implementation, Ceph, and see what is left.
+	@$(BIN)/python -m pytest -rs -m conformance tests/conformance $(ARGS)
 
 lint: ready ## Check style, format and strict types.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
 
-check: lint test ## Do what the continuous integration does.
+check: lint test conformance ## Do what the continuous integration does.
 
 constraints: ready ## Choose the newest versions that fit pyproject.toml, for Python 3.10 to 3.13.
 	@sed -n '/^#/p' constraints.txt > constraints.txt.new

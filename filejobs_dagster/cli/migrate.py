@@ -65,6 +65,8 @@ def migrate(
     if dry_run:
         sys.stdout.write(_script(database))
         return
+    # A first look, because it says what is wrong with an address without repeating the address.
+    migrations.outstanding(database)
     applied = migrations.migrate(make_conninfo(database.url, **database.tls), database.schema)
     for migration in applied:
         typer.echo(f"applied {migration.name}")

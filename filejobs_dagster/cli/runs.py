@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +30,16 @@ from filejobs_dagster.postgres.connect import Database
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
 LONGEST_FIRST_LINE = 160
+ROOM_FOR_EVERYTHING = 170
+"""Columns from which everything fits into one table."""
+
+_HEADINGS = (
+    "id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window", "trigger", "scanned",
+    "acted", "left", "error",
+)  # fmt: skip
 
 
 class Format(str, Enum):
@@ -136,16 +146,30 @@ def _document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
 
 def _print_runs(found: Sequence[RecordedRun], secrets: tuple[str, ...], *, full: bool) -> None:
     out = console()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    for heading in ("id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("trigger", "scanned", "acted", "left", "error"):
-        table.add_column(heading, overflow="fold")
     # What is no terminal goes to a program, or to somebody who searches: nothing is shortened.
     short = is_folded(out) and not full
-    for run in found:
-        table.add_row(*_cells(run, secrets, short=short, full=full))
+    rows = [_cells(run, secrets, short=short, full=full) for run in found]
+    if out.width < ROOM_FOR_EVERYTHING:
+        for row in rows:
+            _print_block(out, row)
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for heading in _HEADINGS:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     print_table(out, table)
+
+
+def _print_block(out: Console, row: Sequence[Text]) -> None:
+    """One run on lines of its own, for a terminal that has no room for the table."""
+    identity, run, job, started, took, outcome, mode, *rest, error = row
+    first = Text("  ").join([identity, job, outcome, mode, started + Text(" UTC"), took])
+    out.print(first)
+    more = ", ".join(f"{name} {cell}" for name, cell in zip(_HEADINGS[7:], rest, strict=False))
+    out.print(Padding(Text(f"run {run}, {more}", style="dim"), (0, 0, 0, 4)))
+    if str(error) != NOTHING:
+        out.print(Padding(error, (0, 0, 0, 4)))
 
 
 def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: bool) -> list[Text]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.ledger.standing import Standing
 
-ROOM_FOR_REASONS = 175
-"""Columns from which the reasons fit into the table; else they follow below it."""
+ROOM_FOR_EVERYTHING = 170
+"""Columns from which everything fits into one table."""
 
 _COLOURS = {
     "ok": "green",
@@ -31,56 +31,93 @@ _COLOURS = {
 
 
 def print_standings(out: Console, standings: Sequence[Standing], now: datetime) -> None:
-    """Print one line for each job, with its reason beside it or, where that is too wide, below.
+    """Print one line for each job; a narrow terminal gets fewer columns, and the rest below.
 
     Args:
         out: Where to print.
         standings: The jobs, in the order to show.
-        now: The database's time, for what is running.
+        now: The database's time.
     """
-    beside = out.width >= ROOM_FOR_REASONS
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    for heading in ("job", "standing", "mode", "last run", "last success", "age", "threshold"):
-        table.add_column(heading, overflow="fold", no_wrap=beside)
-    table.add_column("scanned / acted", overflow="fold", no_wrap=beside)
-    table.add_column("running now", overflow="fold", no_wrap=beside)
-    if beside:
-        table.add_column("reason", overflow="fold")
-    for standing in standings:
-        cells = _cells(standing, now)
-        if beside:
-            cells.append(Text(_reason(standing)))
-        table.add_row(*cells, style="dim" if not standing.configured else None)
-    print_table(out, table)
-    if not beside:
-        _print_reasons(out, standings)
-    if any(standing.last_run is not None for standing in standings):
+    if out.width >= ROOM_FOR_EVERYTHING:
+        print_table(out, _wide(standings, now))
         out.print(Text("Times are UTC.", style="dim"))
-
-
-def _print_reasons(out: Console, standings: Sequence[Standing]) -> None:
+        return
+    print_table(out, _narrow(standings, now))
     out.print()
     for standing in standings:
         if standing.configured:
             out.print(
                 Text(f"{standing.job}: ", style=_COLOURS[standing.severity])
-                + Text(standing.reason, style="default")
+                + Text(_more(standing, now), style="default")
             )
 
 
-def _cells(standing: Standing, now: datetime) -> list[Text]:
-    last, success = standing.last_run, standing.last_success
-    return [
+def _wide(standings: Sequence[Standing], now: datetime) -> Table:
+    table = _table(
+        "job", "standing", "mode", "last run", "last success", "age", "threshold",
+        "scanned / acted", "running now",
+    )  # fmt: skip
+    table.add_column("reason", overflow="fold")
+    for standing in standings:
+        last, success = standing.last_run, standing.last_success
+        table.add_row(
+            *_beginning(standing),
+            "never" if last is None else f"{moment(last.finished_at)} {last.mode} {last.outcome}",
+            "never" if success is None else moment(success.finished_at),
+            _span(standing.age),
+            _span(standing.stale_after),
+            NOTHING if last is None else f"{number(last.scanned)} / {number(last.acted)}",
+            _running(standing, now),
+            Text(_reason(standing)),
+            style=None if standing.configured else "dim",
+        )
+    return table
+
+
+def _narrow(standings: Sequence[Standing], now: datetime) -> Table:
+    table = _table("job", "standing", "mode", "last run", "success", "threshold")
+    for standing in standings:
+        last = standing.last_run
+        table.add_row(
+            *_beginning(standing),
+            "never" if last is None else f"{span(now - last.finished_at)} ago, {last.outcome}",
+            "never" if standing.age is None else f"{span(standing.age)} ago",
+            _span(standing.stale_after),
+            style=None if standing.configured else "dim",
+        )
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False
+    )
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("job", "standing", "mode"))
+    return table
+
+
+def _beginning(standing: Standing) -> tuple[Text, Text, Text]:
+    return (
         Text(standing.job),
         Text(standing.word, style=_COLOURS[standing.severity]),
         Text(standing.mode if standing.configured else NOTHING),
-        Text("never" if last is None else f"{moment(last.finished_at)} {last.mode} {last.outcome}"),
-        Text("never" if success is None else moment(success.finished_at)),
-        Text(NOTHING if standing.age is None else span(standing.age)),
-        Text(NOTHING if standing.stale_after is None else span(standing.stale_after)),
-        Text(NOTHING if last is None else f"{number(last.scanned)} / {number(last.acted)}"),
-        Text(_running(standing, now)),
-    ]
+    )
+
+
+def _span(duration: timedelta | None) -> str:
+    return NOTHING if duration is None else span(duration)
+
+
+def _more(standing: Standing, now: datetime) -> str:
+    """What a narrow table has no room for."""
+    last = standing.last_run
+    parts = [standing.reason]
+    if last is not None:
+        parts.append(f"last run scanned {number(last.scanned)}, acted on {number(last.acted)}")
+    if standing.running is not None:
+        parts.append(f"running now: {_running(standing, now)}")
+    return "; ".join(parts)
 
 
 def _running(standing: Standing, now: datetime) -> str:
@@ -94,4 +131,7 @@ def _running(standing: Standing, now: datetime) -> str:
 
 
 def _reason(standing: Standing) -> str:
-    return standing.reason if standing.configured else f"not in the settings; {standing.reason}"
+    said = "not in the settings"
+    if standing.configured or standing.reason.startswith(said):
+        return standing.reason
+    return f"{said}; {standing.reason}"

@@ -61,7 +61,7 @@ def highlights(mode: str, detail: Mapping[str, Any]) -> str:
         f"freed {_size(detail.get('bytes_freed'))}, "
         f"never arrived {_count(detail.get('never_arrived'))}, "
         f"won by others {_count(others)}, "
-        f"bytes left {_count(detail.get('bytes_left'))}"
+        f"objects left {_count(detail.get('objects_left'))}"
     )
 
 

@@ -47,8 +47,7 @@ def check_bucket(
         yield failed(
             name,
             str(error),
-            "check the address, the region, the addressing and the keys in the settings, and what "
-            "the bucket's policy allows",
+            "change what the message names; the other checks of this bucket follow then",
         )
         return
     yield ok(name, f"{settings.bucket} answers; owned: {', '.join(settings.owned_prefixes) or '-'}")

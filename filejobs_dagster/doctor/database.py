@@ -11,7 +11,7 @@ from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -160,9 +160,3 @@ def _clock(cursor: psycopg.Cursor[TupleRow]) -> Finding:
     if apart > NOTICEABLE:
         return warning("clock", found, "synchronise both clocks (NTP); the database's one decides")
     return ok("clock", found)
-
-
-def nothing_else(names: Iterable[str], because: str) -> Iterator[Finding]:
-    """Say of each check that it could not be made."""
-    for name in names:
-        yield skipped(name, because)

@@ -29,7 +29,8 @@ SELECT run.*
            AND job = wanted.job
            AND (%(mode)s::text IS NULL OR mode = %(mode)s)
            AND (NOT %(failed)s OR outcome = 'failed')
-           AND (%(since)s::interval IS NULL OR finished_at >= clock_timestamp() - %(since)s)
+           AND (%(since)s::interval IS NULL
+                OR finished_at >= clock_timestamp() - %(since)s::interval)
          ORDER BY finished_at DESC, id DESC
          LIMIT %(limit)s) AS run
  ORDER BY run.finished_at DESC, run.id DESC

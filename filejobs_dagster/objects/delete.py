@@ -243,7 +243,7 @@ class _Deleting:
         return self._stopped(
             StorageRejected,
             f"A whole request to delete was rejected by storage, in bucket {self._bucket!r}: "
-            f"{described(error)}. See what `filejobs doctor` says of the bucket.",
+            f"{described(error)}. {_advice(self._bucket, error)}",
         )
 
     def _stopped(self, kind: type[DeletionStopped], reason: str) -> DeletionStopped:
@@ -265,6 +265,16 @@ class _Deleting:
 
     def _all(self, wanted: _Fate) -> tuple[str, ...]:
         return tuple(key for key, (fate, _) in self._fates.items() if fate is wanted)
+
+
+def _advice(bucket: str, error: BaseException) -> str:
+    if described(error).code == "AccessDenied":
+        # The doctor deletes nothing, and so cannot tell that this right is missing.
+        return (
+            f"Deleting needs s3:DeleteObject on the objects (arn:aws:s3:::{bucket}/*); Ceph asks "
+            f"for it on the bucket itself (arn:aws:s3:::{bucket}), too, before it reads a batch."
+        )
+    return "See what `filejobs doctor` says of the bucket."
 
 
 def _doubt(refused: StorageError | None, sighting: object) -> str:

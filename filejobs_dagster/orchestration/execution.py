@@ -65,7 +65,7 @@ def execute(
     shown = _metadata(ticket, outcome)
     if not outcome.ok:
         raise dg.Failure(outcome.error, metadata=shown, allow_retries=False)
-    if ticket.identity.mode == "dry" or outcome.detail.get("truncated"):
+    if not outcome.detail.get("swept"):
         _leave_day_unpainted(context)
     context.add_output_metadata(shown)
 

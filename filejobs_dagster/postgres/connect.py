@@ -251,13 +251,11 @@ def close_after_interrupt(connection: Connection) -> None:
 
 def _misread(url: str, parts: Mapping[str, object]) -> str | None:
     """Say where libpq has taken a piece of an unescaped password for something else."""
-    if "://" not in url:
-        return None
     if "@" in str(parts.get("host") or "")[1:]:
         return "there is an @ in the host"
     if not re.fullmatch(r"[0-9,]*", str(parts.get("port") or "")):
         return "the port is not a number"
-    if "@" in str(parts.get("dbname") or "") and "%40" not in url:
+    if "://" in url and "%40" not in url and "@" in str(parts.get("dbname") or ""):
         return "there is an @ in the database's name"
     return None
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 import yaml
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
 from filejobs_dagster.cli.main import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import psycopg
 
 EVERYTHING = {"window": {"covers": "everything"}}
 

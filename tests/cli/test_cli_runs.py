@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import io
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
+
+from filejobs_dagster.cli import runs
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -116,3 +120,18 @@ def test_a_wrong_call_is_taught(desk: Desk, arguments: tuple[str, ...], taught: 
     said = desk.call("runs", *arguments)
     assert said.exit_code == 64
     assert taught in said.stderr
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_a_terminal_of_any_width_shows_everything(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    screen = io.StringIO()
+    out = Console(file=screen, width=width, force_terminal=True, highlight=False)
+    monkeypatch.setattr(runs, "console", lambda: out)
+    run_id = desk.record(outcome="failed", error="the bucket said no", scanned=None)
+    desk.call("runs")
+    said = screen.getvalue()
+    for shown in (run_id[:8], "upload_reservations", "the bucket said no", "unknown", "everything"):
+        assert shown in said
+    assert run_id not in said

@@ -24,9 +24,7 @@ CHECKOUT = Path(__file__).parents[2]
 SECONDS_TO_START = 180.0
 SECONDS_TO_STOP = 60.0
 
-HOW_TO_INSTALL = (
-    "apt-get install -y --no-install-recommends radosgw ceph-mon ceph-osd ceph-common"
-)
+HOW_TO_INSTALL = "apt-get install -y --no-install-recommends radosgw ceph-mon ceph-osd ceph-common"
 
 
 class Ceph:

@@ -52,9 +52,6 @@ GUEST = Account("guest", "guest-access-key", "guest-secret-key-for-tests")
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
 
-# Debian puts the daemons where only root's PATH looks, on some releases.
-SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
-
 CONFIGURATION = """
 [global]
 fsid = {fsid}
@@ -209,9 +206,10 @@ class Cluster:
             )
         except subprocess.CalledProcessError as error:
             said = str(error.stdout)
-            raise CephFailed(self._report(f"{command[0]} ended with {error.returncode}: {said}"))
-        except subprocess.TimeoutExpired:
-            raise CephFailed(self._report(f"{command[0]} did not end"))
+            what = f"{command[0]} ended with {error.returncode}: {said}"
+            raise CephFailed(self._report(what)) from error
+        except subprocess.TimeoutExpired as error:
+            raise CephFailed(self._report(f"{command[0]} did not end")) from error
 
     def _start_daemon(self, *command: str) -> None:
         with (self._root / f"{command[0]}.out").open("wb") as output:
@@ -227,7 +225,7 @@ class Cluster:
 
     def _environment(self) -> dict[str, str]:
         configuration = str(self._root / "ceph.conf")
-        return {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8", "CEPH_CONF": configuration}
+        return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "CEPH_CONF": configuration}
 
     def _wait_for_gateway(self) -> None:
         ends_at = time.monotonic() + SECONDS_TO_ANSWER
@@ -250,7 +248,7 @@ class Cluster:
 
 def missing_programs() -> tuple[str, ...]:
     """The programs of Ceph that this machine lacks."""
-    return tuple(name for name in PROGRAMS if shutil.which(name, path=SEARCH_PATH) is None)
+    return tuple(name for name in PROGRAMS if shutil.which(name) is None)
 
 
 def free_ports(count: int) -> Sequence[int]:

@@ -12,7 +12,7 @@ import yaml
 
 from filejobs_dagster.cli.main import Commands
 from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.upload_reservations import _WHY_STOPPED
+from filejobs_dagster.jobs.upload_reservations.removal import WHY_STOPPED
 from filejobs_dagster.ledger.prometheus import exposition
 from filejobs_dagster.ledger.standing import Word
 from filejobs_dagster.ledger.words import TriggerKind
@@ -88,7 +88,7 @@ def test_every_class_is_explained() -> None:
 
 
 def test_every_reason_to_stop_is_explained() -> None:
-    for reason in ("limit", "max_runtime", *_WHY_STOPPED.values()):
+    for reason in ("limit", "max_runtime", *WHY_STOPPED.values()):
         assert f"`{reason}`" in COLLECTOR
 
 

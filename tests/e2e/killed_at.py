@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 from dagster._cli import main
 
-from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations import bookkeeping
+from filejobs_dagster.jobs.upload_reservations.collection import Collection
+from filejobs_dagster.jobs.upload_reservations.removal import Removal
 
 
 def die(*_: Any, **__: Any) -> NoReturn:
@@ -20,13 +22,11 @@ def die(*_: Any, **__: Any) -> NoReturn:
     raise AssertionError("SIGKILL came back")
 
 
-Collection = upload_reservations._Collection
-
 POINTS = {
     "before the claim": lambda: setattr(Collection, "_claim", die),
-    "before the commit": lambda: setattr(upload_reservations, "append", die),
-    "after the commit": lambda: setattr(Collection, "_delete_bytes", die),
-    "after the bytes": lambda: setattr(Collection, "_record_result", die),
+    "before the commit": lambda: setattr(bookkeeping, "append", die),
+    "after the commit": lambda: setattr(Removal, "remove", die),
+    "after the bytes": lambda: setattr(Removal, "_record", die),
     "before the final word": lambda: setattr(Collection, "_outcome", die),
 }
 

@@ -10,6 +10,9 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations import collection
+from filejobs_dagster.jobs.upload_reservations.collection import Collection
+from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import BucketUnavailable
 from filejobs_dagster.postgres.locks import exclusive_lock, lock_number
@@ -158,7 +161,7 @@ def test_an_expiry_equal_to_the_cutoff_is_not_expired(
         installation.execute(
             "INSERT INTO file (storage_key, upload_expires_at) VALUES (%s, %s)", (key, due)
         )
-    monkeypatch.setattr(upload_reservations, "database_now", lambda _: moment)
+    monkeypatch.setattr(collection, "database_now", lambda _: moment)
 
     assert collect().acted == 1
     assert installation.has_row("files/at")
@@ -313,7 +316,7 @@ def test_a_bucket_that_is_not_there_fails_before_anything_is_claimed(
 
 def between_select_and_claim(monkeypatch: pytest.MonkeyPatch, what_happens: Any) -> None:
     """Let something happen after the candidates were read and before they are claimed."""
-    read = upload_reservations._Collection._read
+    read = Collection._read
     state = {"done": False}
 
     def read_then(self: Any, *arguments: Any) -> Any:
@@ -323,7 +326,7 @@ def between_select_and_claim(monkeypatch: pytest.MonkeyPatch, what_happens: Any)
             what_happens()
         return page
 
-    monkeypatch.setattr(upload_reservations._Collection, "_read", read_then)
+    monkeypatch.setattr(Collection, "_read", read_then)
 
 
 def test_a_client_that_completes_between_select_and_claim_keeps_its_upload(
@@ -354,7 +357,7 @@ def test_control_the_careless_claim_loses_the_completed_upload(
         lambda: completed.append(installation.value("SELECT complete_upload(%s)", (slow,))),
     )
     monkeypatch.setattr(
-        upload_reservations,
+        collection,
         "CLAIM",
         """
         DELETE FROM file
@@ -425,7 +428,7 @@ def test_a_key_that_is_referenced_again_before_the_bytes_go_stays(
     installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation.reserve("files/again")
-    sizes = upload_reservations._Collection._sizes
+    sizes = Removal.sizes
 
     def reference_it(self: Any, keys: Any) -> Any:
         installation.execute(
@@ -433,7 +436,7 @@ def test_a_key_that_is_referenced_again_before_the_bytes_go_stays(
         )
         return sizes(self, keys)
 
-    monkeypatch.setattr(upload_reservations._Collection, "_sizes", reference_it)
+    monkeypatch.setattr(Removal, "sizes", reference_it)
 
     outcome = collect()
 
@@ -510,7 +513,7 @@ def test_the_application_inserts_and_completes_while_batches_run(
                     done = connection.execute("SELECT complete_upload(%s)", row).fetchone()
                     if done == (True,):
                         completed.append(row[0])
-        except Exception as error:  # noqa: BLE001 (shown by the assertion below)
+        except Exception as error:
             problems.append(error)
 
     thread = threading.Thread(target=application)
@@ -587,13 +590,13 @@ def test_a_run_that_was_given_up_between_commit_and_bytes_deletes_no_bytes(
     installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation.reserve("files/a")
-    delete_bytes = upload_reservations._Collection._delete_bytes
+    delete_bytes = Removal.remove
 
     def give_up(self: Any, won: Any) -> None:
         installation.execute("UPDATE job_progress SET closed_at = now()")
         delete_bytes(self, won)
 
-    monkeypatch.setattr(upload_reservations._Collection, "_delete_bytes", give_up)
+    monkeypatch.setattr(Removal, "remove", give_up)
 
     with pytest.raises(Exception, match="given up for dead"):
         collect()
@@ -606,7 +609,7 @@ def test_a_run_whose_locks_were_taken_over_deletes_no_bytes(
     installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installation.reserve("files/a")
-    delete_bytes = upload_reservations._Collection._delete_bytes
+    delete_bytes = Removal.remove
     thief = psycopg.connect(installation.database_url)
 
     def steal(self: Any, won: Any) -> None:
@@ -620,7 +623,7 @@ def test_a_run_whose_locks_were_taken_over_deletes_no_bytes(
             thief.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
         delete_bytes(self, won)
 
-    monkeypatch.setattr(upload_reservations._Collection, "_delete_bytes", steal)
+    monkeypatch.setattr(Removal, "remove", steal)
 
     outcome = collect()
     thief.close()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.embedded.s3 import EmbeddedS3
-from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations.collection import Collection
+from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.migrate import migrate
 from tests.installation import Installation
@@ -26,27 +27,27 @@ if TYPE_CHECKING:
 def before_batch(
     monkeypatch: pytest.MonkeyPatch, number: int, what_happens: Callable[[], None]
 ) -> None:
-    claim = upload_reservations._Collection._claim
+    claim = Collection._claim
 
     def claim_then(self: Any, *arguments: Any) -> Any:
-        if self._batch == number:
+        if self._books.batch == number:
             what_happens()
         return claim(self, *arguments)
 
-    monkeypatch.setattr(upload_reservations._Collection, "_claim", claim_then)
+    monkeypatch.setattr(Collection, "_claim", claim_then)
 
 
 def after_commit_of_batch(
     monkeypatch: pytest.MonkeyPatch, number: int, what_happens: Callable[[], None]
 ) -> None:
-    delete_bytes = upload_reservations._Collection._delete_bytes
+    delete_bytes = Removal.remove
 
     def then_delete(self: Any, won: Any) -> None:
-        if self._batch == number:
+        if self._books.batch == number:
             what_happens()
         delete_bytes(self, won)
 
-    monkeypatch.setattr(upload_reservations._Collection, "_delete_bytes", then_delete)
+    monkeypatch.setattr(Removal, "remove", then_delete)
 
 
 def rows_without_bytes(installation: Installation) -> set[str]:
@@ -104,5 +105,5 @@ def test_storage_that_goes_down_in_the_middle_stops_the_claiming(
     assert not outcome.ok
     assert outcome.acted == 10
     [progress] = own.progress()
-    assert progress["detail"]["bytes_left"] == 10
+    assert progress["detail"]["objects_left"] == 10
     assert own.value("SELECT count(*) FROM file") == 10, "no further row was claimed"

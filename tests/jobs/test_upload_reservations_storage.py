@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
 
-from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations.removal import Removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def on_delete(collect: Collector, reply: Callable[[list[str]], AWSResponse | Non
         body = request.body if isinstance(request.body, bytes) else request.body.encode()
         names = [
             element.text or ""
-            for element in ET.fromstring(body).iter()  # noqa: S314 (our own request)
+            for element in ET.fromstring(body).iter()
             if element.tag.endswith("Key")
         ]
         sizes.append(len(names))
@@ -78,7 +78,7 @@ def test_one_poison_object_among_ten_thousand_is_recorded_and_the_others_go(
 
     assert outcome.ok
     assert (outcome.scanned, outcome.acted) == (10_000, 9_999)
-    assert outcome.detail["bytes_left"] == 1
+    assert outcome.detail["objects_left"] == 1
     assert outcome.detail["samples"]["bytes left"] == [f"{poison}: AccessDenied: no"]
 
 
@@ -123,7 +123,7 @@ def test_when_storage_rejects_a_whole_batch_no_further_row_is_claimed_and_the_ru
     assert installation.value("SELECT count(*) FROM file") == 20, "only one batch was claimed"
     [progress] = installation.progress()
     assert progress["acted"] == 0
-    assert progress["detail"]["bytes_left"] == 10
+    assert progress["detail"]["objects_left"] == 10
     assert progress["detail"]["stopped_reason"] == "storage rejected a batch"
     assert "storage_orphans" in str(outcome.error)
 
@@ -179,13 +179,13 @@ def test_a_source_that_fails_after_the_commit_leaves_the_bytes_and_fails_the_run
     ]
     installation.reserve("files/a")
     installation.reserve("files/b")
-    delete_bytes = upload_reservations._Collection._delete_bytes
+    delete_bytes = Removal.remove
 
     def drop(self: Any, won: Any) -> None:
         installation.execute("DROP TABLE IF EXISTS account")
         delete_bytes(self, won)
 
-    monkeypatch.setattr(upload_reservations._Collection, "_delete_bytes", drop)
+    monkeypatch.setattr(Removal, "remove", drop)
 
     outcome = collect(batch_size=1)
 

@@ -171,6 +171,8 @@ def test_the_application_name_is_what_postgresql_keeps(database_url: str, purpos
         ("postgresql+psycopg2://app:h0rse@127.0.0.1:1/files", ["h0rse"]),
         ("host=127.0.0.1 port=1 password=h0rse battery", ["h0rse", "battery"]),
         ("postgresql://127.0.0.1:1/files?passwort=h0rse", ["h0rse"]),
+        # What a tool makes of an unescaped password when it writes the URL as options.
+        ("user=app password=h0rse host=bat@127.0.0.1 port=1 dbname=files", ["h0rse", "bat@"]),
         ('host=127.0.0.1 password="h0rse "bat" tery" x', ["h0rse", "bat", "tery"]),
     ],
 )

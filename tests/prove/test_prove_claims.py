@@ -9,6 +9,7 @@ import pytest
 from psycopg import sql
 
 from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations import collection
 from filejobs_dagster.ledger import standing
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.migrate import migrate
@@ -97,7 +98,7 @@ def test_a_claim_that_trusts_the_select_is_found_out(
         DELETE FROM file WHERE id = ANY(%(ids)s)
         RETURNING id, storage_key, upload_expires_at, size_bytes
         """
-    monkeypatch.setattr(upload_reservations, "CLAIM", trusting)
+    monkeypatch.setattr(collection, "CLAIM", trusting)
 
     finding = try_claim("completed-upload", stage)
 

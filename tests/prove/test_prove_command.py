@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.upload_reservations import collection
 from filejobs_dagster.prove import claims as all_claims
 from filejobs_dagster.prove.evidence import Claim, Evidence, Side
 from filejobs_dagster.prove.stage import SCHEMA_PREFIX
@@ -131,7 +132,7 @@ def test_a_sabotaged_claim_ends_with_1_and_is_named_in_the_last_line(
     own_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trusting = "DELETE FROM file WHERE id = ANY(%(ids)s) RETURNING id, storage_key,"
-    monkeypatch.setattr(upload_reservations, "CLAIM", trusting + " upload_expires_at, size_bytes")
+    monkeypatch.setattr(collection, "CLAIM", trusting + " upload_expires_at, size_bytes")
 
     result = call("--database-url-env", URL, "--only", "completed-upload", "--only", "never-run")
 
@@ -297,6 +298,6 @@ def _filled(scene: Scene) -> str:
 
 
 def _short() -> Any:
-    from datetime import timedelta  # noqa: PLC0415
+    from datetime import timedelta
 
     return timedelta(milliseconds=200)

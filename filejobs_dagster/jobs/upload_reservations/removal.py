@@ -1,0 +1,137 @@
+"""The bytes of claimed rows: after the commit, through the gate, and written down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.upload_reservations.totals import BYTES_LEFT
+from filejobs_dagster.objects.deletion import (
+    AdmissionFailed,
+    Deletion,
+    DeletionStopped,
+    ProofRefused,
+    StorageRejected,
+)
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.measure import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
+    from filejobs_dagster.jobs.upload_reservations.request import Storage
+
+WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
+    StorageRejected: "storage rejected a batch",
+    AdmissionFailed: "a source of references could not be read",
+}
+
+
+class Removal:
+    """Removes the bytes of rows whose removal is committed."""
+
+    def __init__(self, context: RunContext, storage: Storage, books: Bookkeeping) -> None:
+        self._context = context
+        self._storage = storage
+        self._books = books
+
+    def sizes(self, keys: Sequence[str]) -> Mapping[str, int | None]:
+        """Size by key; None where no object is there; no entry where it is not known.
+
+        Raises:
+            StorageRejected: No request can succeed.
+        """
+        if not self._books.totals.measured or not keys:
+            return {}
+        found = measure(self._storage.client, self._storage.bucket, keys)
+        return {
+            key: None if it is None else it.size
+            for key, it in found.items()
+            if not isinstance(it, StorageError)
+        }
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Measure, delete through the gate, and write down what became of each key.
+
+        Args:
+            keys: Exact keys of rows that this run has removed by a committed transaction.
+
+        Raises:
+            JobFailed: Storage or a source of references refused; what is left is written down.
+            GivenUp: Somebody wrote this run's record meanwhile; nothing more was deleted.
+            LeaseLost: This run's locks are gone; nothing more was deleted.
+        """
+        sizes: Mapping[str, int | None] = {}
+        absent: list[str] = []
+        try:
+            self._context.prove_alive()
+            sizes = self.sizes(keys)
+            absent = [key for key in keys if sizes.get(key, 0) is None]
+            present = [key for key in keys if sizes.get(key, 0) is not None]
+            result = self._storage.gate.delete(present, self._context.prove_alive)
+        except DeletionStopped as stopped:
+            self._stop(keys, absent, sizes, stopped)
+        self._books.totals.note_deletion(absent, result.deletion, result.kept, sizes)
+        refused = self._refused_as_a_whole(result.deletion)
+        if refused is not None:
+            self._books.stopped = WHY_STOPPED[StorageRejected]
+        self._record(absent, result.deletion, result.kept)
+        if refused is not None:
+            raise JobFailed(refused)
+
+    def _record(
+        self,
+        absent: Sequence[str],
+        deletion: Deletion,
+        kept: Mapping[str, str],
+        **facts: str | list[str],
+    ) -> None:
+        """What became of the intent: counts, and by name whatever was not simply deleted."""
+        self._books.commit_result(
+            never_arrived=list(absent),
+            deleted=len(deletion.deleted),
+            marked=len(deletion.marked),
+            already_gone=list(deletion.already_gone),
+            kept=dict(kept),
+            failed=dict(deletion.failed),
+            **facts,
+        )
+
+    def _stop(
+        self,
+        keys: Sequence[str],
+        absent: Sequence[str],
+        sizes: Mapping[str, int | None],
+        stopped: DeletionStopped,
+    ) -> NoReturn:
+        """The batch ended early: what was not answered counts as left, and the run fails."""
+        if isinstance(stopped, ProofRefused):
+            # This run may not write its numbers any more either.
+            raise stopped.__cause__ or stopped
+        done = stopped.deleted_so_far
+        self._books.totals.note_deletion(absent, done, stopped.kept, sizes)
+        answered = {*absent, *done.answered(), *stopped.kept}
+        left = [key for key in keys if key not in answered]
+        for key in left:
+            self._books.totals.note(BYTES_LEFT, key, why=stopped.reason)
+        self._books.stopped = WHY_STOPPED[type(stopped)]
+        self._record(absent, done, stopped.kept, left=left, stopped=stopped.reason)
+        raise JobFailed(
+            f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} reservations in batch "
+            f"{self._books.batch} may be left; their rows are gone, no further row was claimed, "
+            "and storage_orphans takes what is left."
+        ) from stopped
+
+    def _refused_as_a_whole(self, deletion: Deletion) -> str | None:
+        """A 200 in which every key is refused is a rejection too, but one poison item is not."""
+        failed = deletion.failed
+        poison = len(failed) == 1 and self._books.totals.collected > 0
+        if not failed or len(failed) < len(deletion.answered()) or poison:
+            return None
+        return (
+            f"Storage refused every one of the {len(failed)} objects of batch {self._books.batch} "
+            f"({next(iter(failed.values()))}). Their rows are gone and no further row was claimed; "
+            "storage_orphans takes the objects. Check the bucket's permissions, holds and locks."
+        )

@@ -1,0 +1,131 @@
+"""What became of each reservation, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.objects.keys import display_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from filejobs_dagster.objects.deletion import Deletion
+
+SAMPLE = 20
+"""How many keys a record shows of each class."""
+
+WOULD_COLLECT = "would collect"
+WON_BY_OTHERS = "won by others"
+CLAIM_REFUSED = "claim refused"
+NEVER_ARRIVED = "never arrived"
+BYTES_LEFT = "bytes left"
+KEPT = "kept: "
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """One row, as the candidate query or the claim returned it."""
+
+    id: UUID
+    key: str
+    due: datetime
+    declared_size: int | None
+
+
+@dataclass
+class Totals:
+    """What a run has reached; every number is written with the batch that it belongs to.
+
+    Attributes:
+        live: False for a run that only reports.
+        measured: False when nobody asked storage for sizes, so that bytes are unknown.
+        scanned: Candidates looked at.
+        claimed: Rows removed by this run.
+        collected: Claimed rows whose bytes are accounted for: deleted, marked, never arrived, gone
+            already, or kept because something else names the key.
+        untouched: Rows left alone: not ours to delete, or refused by PostgreSQL.
+        classes: Every candidate's fate, by class.
+        bytes_by_class: The bytes of those classes, where they were measured.
+        samples: A few keys of each class that somebody may want to look at.
+    """
+
+    live: bool
+    measured: bool
+    scanned: int = 0
+    claimed: int = 0
+    collected: int = 0
+    untouched: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+    bytes_by_class: Counter[str] = field(default_factory=Counter)
+    samples: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, fate: str, key: str, size: int | None = None, why: str | None = None) -> None:
+        """Count one key under its fate."""
+        self.classes[fate] += 1
+        if size is not None:
+            self.bytes_by_class[fate] += size
+        shown = self.samples.setdefault(fate, [])
+        if len(shown) < SAMPLE:
+            shown.append(display_key(key) if why is None else f"{display_key(key)}: {why}")
+
+    def note_untouched(self, fate: str, key: str, why: str | None = None) -> None:
+        """Count a row that stays, because it may not or cannot be claimed."""
+        self.untouched += 1
+        self.note(fate, key, why=why)
+
+    def note_deletion(
+        self,
+        absent: Sequence[str],
+        deletion: Deletion,
+        kept: Mapping[str, str],
+        sizes: Mapping[str, int | None],
+    ) -> None:
+        """Count what became of the bytes of claimed rows."""
+        for key in absent:
+            self.note(NEVER_ARRIVED, key)
+        for key in deletion.deleted:
+            self.note("deleted", key, sizes.get(key))
+        for key in deletion.marked:
+            self.note("marked", key, sizes.get(key))
+        for key in deletion.already_gone:
+            self.note("already gone", key)
+        for key, reason in kept.items():
+            self.note(KEPT + reason, key)
+        for key, reason in deletion.failed.items():
+            self.note(BYTES_LEFT, key, why=reason)
+        self.collected += len(absent) + len(kept)
+        self.collected += len(deletion.answered()) - len(deletion.failed)
+
+    @property
+    def objects_left(self) -> int:
+        """Claimed rows whose bytes may still be in storage."""
+        return self.classes[BYTES_LEFT]
+
+    def as_detail(self) -> dict[str, Any]:
+        """The totals as `job_run.detail` holds them.
+
+        A dry run has no number of things done, and bytes that nobody measured are unknown.
+        """
+        detail: dict[str, Any] = {
+            "classes": {fate: count for fate, count in self.classes.items() if count},
+            "bytes_by_class": dict(self.bytes_by_class),
+            "samples": self.samples,
+        }
+        if not self.live:
+            return detail | {
+                "would_collect": self.classes[WOULD_COLLECT],
+                "would_free_bytes": self._bytes(WOULD_COLLECT),
+            }
+        return detail | {
+            "claimed": self.claimed,
+            "bytes_freed": self._bytes("deleted"),
+            "objects_left": self.objects_left,
+            "never_arrived": self.classes[NEVER_ARRIVED] if self.measured else None,
+        }
+
+    def _bytes(self, fate: str) -> int | None:
+        return self.bytes_by_class[fate] if self.measured else None

@@ -1,0 +1,411 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from datetime import datetime, timedelta, timezone
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import yaml
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from typer.testing import CliRunner, Result
+
+from filejobs_dagster.cli.main import app
+from filejobs_dagster.doctor import software
+from filejobs_dagster.doctor.buckets import judged_clock
+from filejobs_dagster.doctor.database import FUNCTIONS, NEEDED, SEQUENCES, _pooler
+from filejobs_dagster.doctor.examination import examine
+from filejobs_dagster.doctor.instance import check_instance
+from filejobs_dagster.doctor.software import check_software, library_version_for
+from filejobs_dagster.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from filejobs_dagster.doctor.finding import Finding
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
+
+
+class Patient:
+    """An installation with a real database and a real bucket, and what the doctor says of it."""
+
+    def __init__(self, path: Path, bucket: str, endpoint_url: str) -> None:
+        self.path = path
+        self.document: dict[str, Any] = {
+            "installation": "patient",
+            "database": {"url": {"env": "FILEJOBS_DATABASE_URL"}},
+            "buckets": {
+                "uploads": {
+                    "bucket": bucket,
+                    "endpoint_url": endpoint_url,
+                    "region": "us-east-1",
+                    "access_key_id": {"env": "FILEJOBS_S3_ACCESS_KEY_ID"},
+                    "secret_access_key": {"env": "FILEJOBS_S3_SECRET_ACCESS_KEY"},
+                    "addressing": "path",
+                    "owns": ["files/"],
+                    "min_age": "48h",
+                    "max_attempts": 1,
+                }
+            },
+            "jobs": {"upload_reservations": {"by_hand": True, "stale_after": "2h"}},
+        }
+
+    def write(self) -> None:
+        self.path.write_text(yaml.safe_dump(self.document, sort_keys=False))
+
+    def findings(self) -> dict[str, list[Finding]]:
+        self.write()
+        found: dict[str, list[Finding]] = {}
+        for finding in examine(read_settings(self.path), os.environ):
+            found.setdefault(finding.check, []).append(finding)
+        return found
+
+    def one(self, check: str) -> Finding:
+        (finding,) = self.findings()[check]
+        return finding
+
+    def call(self, *arguments: str) -> Result:
+        self.write()
+        return CliRunner().invoke(app, ["--config", str(self.path), "doctor", *arguments])
+
+
+@pytest.fixture
+def patient(
+    tmp_path: Path,
+    database_url: str,
+    bucket: str,
+    s3_server: EmbeddedS3,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Patient:
+    monkeypatch.setenv("FILEJOBS_DATABASE_URL", database_url)
+    monkeypatch.setenv("FILEJOBS_S3_ACCESS_KEY_ID", "key-of-the-patient")
+    monkeypatch.setenv("FILEJOBS_S3_SECRET_ACCESS_KEY", "secret-of-the-patient")
+    return Patient(tmp_path / "filejobs.yaml", bucket, s3_server.endpoint_url)
+
+
+@pytest.fixture
+def role(connection: psycopg.Connection, database_url: str) -> Iterator[str]:
+    """The address of the test's database for a role that owns nothing."""
+    name = f"collector_{os.getpid()}_{threading.get_native_id()}"
+    identifier = sql.Identifier(name)
+    connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(identifier))
+    yield make_conninfo(database_url, user=name)
+    connection.execute(sql.SQL("DROP OWNED BY {}").format(identifier))
+    connection.execute(sql.SQL("DROP ROLE {}").format(identifier))
+
+
+def test_a_healthy_installation_fails_nothing(patient: Patient) -> None:
+    said = patient.call()
+    assert said.exit_code == 0, said.output
+    assert "failed" not in said.stdout
+    checks = patient.findings()
+    for check in ("python", "settings", "jobs", "database", "migrations", "privileges", "primary"):
+        assert [finding.verdict for finding in checks[check]] == ["ok"]
+    for check in ("pooler", "clock", "bucket uploads", "bucket uploads clock", "sources uploads"):
+        assert [finding.verdict for finding in checks[check]] == ["ok"]
+
+
+def test_json_has_every_finding_and_the_verdict(patient: Patient) -> None:
+    said = patient.call("--format", "json")
+    assert said.exit_code == 0
+    document = json.loads(said.stdout)
+    assert document["verdict"] == "ok"
+    assert all(
+        list(each) == ["check", "verdict", "found", "advice"] for each in document["findings"]
+    )
+    assert {each["check"] for each in document["findings"]} == set(patient.findings())
+
+
+def test_a_fresh_database_names_the_migration(
+    patient: Patient, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FILEJOBS_DATABASE_URL", empty_database_url)
+    said = patient.call()
+    assert said.exit_code == 1
+    assert "0001_file.sql" in said.stdout
+    assert "-> run `filejobs migrate`" in said.stdout
+    assert patient.one("privileges").verdict == "skipped"
+    assert patient.one("sources uploads").verdict == "failed"
+
+
+def test_a_changed_migration_is_named(patient: Patient, connection: psycopg.Connection) -> None:
+    connection.execute("UPDATE filejobs_migration SET checksum = 'x' WHERE number = 2")
+    finding = patient.one("migrations")
+    assert finding.verdict == "failed"
+    assert "0002_ledger.sql was changed" in finding.found
+
+
+def test_every_mistake_in_the_settings_is_a_finding_and_the_rest_is_skipped(
+    patient: Patient,
+) -> None:
+    patient.document["jobs"]["upload_reservations"] |= {"limt": 1, "grace": 5}
+    found = patient.findings()
+    assert [finding.verdict for finding in found["settings"]] == ["failed", "failed"]
+    assert {found[name][0].verdict for name in ("database", "buckets", "sources")} == {"skipped"}
+    said = patient.call()
+    assert said.exit_code == 1
+    assert "did you mean limit?" in said.stdout
+
+
+class TestPrivileges:
+    def test_each_that_is_missing_is_named(
+        self,
+        patient: Patient,
+        connection: psycopg.Connection,
+        role: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        name = conninfo_to_dict(role)["user"]
+        connection.execute(
+            sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}").format(
+                sql.Identifier(str(name))
+            )
+        )
+        connection.execute("REVOKE EXECUTE ON FUNCTION audit_append_many FROM PUBLIC")
+        monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
+        finding = patient.one("privileges")
+        assert finding.verdict == "failed"
+        for lacking in (
+            "UPDATE on file",
+            "DELETE on file",
+            "INSERT on job_run",
+            "USAGE on job_run_id_seq",
+            "EXECUTE on audit_append_many(text,text[])",
+        ):
+            assert lacking in finding.found
+        assert "SELECT on" not in finding.found
+
+    def test_exactly_the_named_ones_are_enough(
+        self,
+        patient: Patient,
+        connection: psycopg.Connection,
+        role: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        grantee = sql.Identifier(str(conninfo_to_dict(role)["user"]))
+        for table, privileges in NEEDED:
+            connection.execute(
+                sql.SQL("GRANT {} ON {} TO {}").format(
+                    sql.SQL(", ".join(privileges)), sql.Identifier(table), grantee
+                )
+            )
+        for sequence in SEQUENCES:
+            connection.execute(
+                sql.SQL("GRANT USAGE ON SEQUENCE {} TO {}").format(
+                    sql.Identifier(sequence), grantee
+                )
+            )
+        for function in FUNCTIONS:
+            connection.execute(
+                sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), grantee)
+            )
+        monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
+        assert patient.one("privileges").verdict == "ok"
+
+
+def test_a_role_that_only_reads_is_found(patient: Patient, connection: psycopg.Connection) -> None:
+    name = connection.info.dbname
+    connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    finding = patient.one("primary")
+    assert finding.verdict == "failed"
+    assert "default_transaction_read_only" in finding.found
+
+
+def test_a_database_that_is_down_skips_what_needs_it_and_shows_no_secret(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FILEJOBS_DATABASE_URL", "postgresql://me:pass-of-patient@127.0.0.1:9/files")
+    said = patient.call()
+    assert said.exit_code == 1
+    assert "Could not connect to PostgreSQL at 127.0.0.1:9" in said.stdout
+    assert "pass-of-patient" not in said.output
+    found = patient.findings()
+    assert found["migrations"][0].verdict == "skipped"
+    assert found["bucket uploads"][0].verdict == "ok"
+    assert found["bucket uploads clock"][0].verdict == "skipped"
+
+
+class TestBuckets:
+    def test_a_bucket_that_is_not_there_is_a_failure_that_names_it(self, patient: Patient) -> None:
+        patient.document["buckets"]["uploads"]["bucket"] = "nobody-made-this"
+        said = patient.call()
+        assert said.exit_code == 1
+        assert "nobody-made-this" in said.stdout
+        assert "secret-of-the-patient" not in said.output
+
+    def test_a_server_that_does_not_answer_is_a_failure(self, patient: Patient) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+        patient.document["buckets"]["uploads"]["endpoint_url"] = f"http://127.0.0.1:{port}"
+        assert patient.one("bucket uploads").verdict == "failed"
+
+    def test_a_versioned_bucket_is_a_warning(
+        self, patient: Patient, s3_server: EmbeddedS3, bucket: str
+    ) -> None:
+        s3_server.client().put_bucket_versioning(
+            Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        finding = patient.one("bucket uploads versioning")
+        assert finding.verdict == "warning"
+        assert "frees no byte" in finding.advice
+        assert patient.call().exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("apart", "verdict"),
+        [
+            (timedelta(seconds=0), "ok"),
+            (timedelta(minutes=1), "ok"),
+            (timedelta(minutes=2), "warning"),
+            (timedelta(minutes=5), "warning"),
+            (timedelta(minutes=5, seconds=1), "failed"),
+            (timedelta(hours=-7), "failed"),
+        ],
+    )
+    def test_clocks_more_than_five_minutes_apart_fail_and_both_are_printed(
+        self, apart: timedelta, verdict: str
+    ) -> None:
+        finding = judged_clock("clock", NOON, NOON + apart)
+        assert finding.verdict == verdict
+        assert "2026-03-01 12:00:00 UTC" in finding.found
+
+
+class TestSources:
+    def test_a_source_that_fails_is_a_failure_that_names_it(self, patient: Patient) -> None:
+        patient.document["buckets"]["uploads"]["sources"] = [
+            {"name": "avatars", "sql": "select avatar_key from account"}
+        ]
+        finding = patient.one("sources uploads")
+        assert finding.verdict == "failed"
+        assert "avatars" in finding.found
+
+    def test_a_source_that_returns_nothing_is_a_failure_unless_that_is_declared(
+        self, patient: Patient
+    ) -> None:
+        source = {"name": "nothing", "sql": "select storage_key from file where false"}
+        patient.document["buckets"]["uploads"]["sources"] = [source]
+        assert patient.one("sources uploads").verdict == "failed"
+        patient.document["buckets"]["uploads"]["sources"] = [{**source, "min_rows": 0}]
+        assert patient.one("sources uploads").verdict == "ok"
+
+
+class TestJobs:
+    def test_a_job_without_code_and_a_job_without_threshold_are_warnings(
+        self, patient: Patient
+    ) -> None:
+        patient.document["jobs"]["audit_seal"] = {"by_hand": True}
+        found = patient.findings()["jobs"]
+        assert [finding.verdict for finding in found] == ["warning", "warning"]
+        assert "no code for audit_seal" in found[0].found
+        assert "without stale_after: audit_seal" in found[1].found
+
+    def test_live_jobs_that_may_not_delete_are_said(
+        self, patient: Patient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        patient.document["jobs"]["upload_reservations"]["mode"] = "live"
+        monkeypatch.setenv("FILEJOBS_ALLOW_LIVE", "0")
+        assert "allow_live is off" in patient.findings()["jobs"][-1].found
+
+
+class TestDagster:
+    def found(self, environ: dict[str, str]) -> Finding:
+        (finding,) = check_instance(environ)
+        return finding
+
+    def test_without_a_home_it_says_what_is_lost(self) -> None:
+        finding = self.found({})
+        assert finding.verdict == "warning"
+        assert "DAGSTER_HOME is not set" in finding.found
+
+    def test_a_relative_home_and_an_empty_one_fail(self, tmp_path: Path) -> None:
+        assert self.found({"DAGSTER_HOME": "somewhere"}).verdict == "failed"
+        finding = self.found({"DAGSTER_HOME": str(tmp_path)})
+        assert finding.verdict == "failed"
+        assert "dagster.yaml" in finding.found
+
+    def test_variables_that_the_file_names_must_be_set(self, tmp_path: Path) -> None:
+        (tmp_path / "dagster.yaml").write_text(
+            "storage: {postgres: {postgres_url: {env: FILEJOBS_DAGSTER_URL}}}"
+        )
+        home = {"DAGSTER_HOME": str(tmp_path)}
+        finding = self.found(home)
+        assert finding.verdict == "failed"
+        assert "FILEJOBS_DAGSTER_URL" in finding.found
+        assert self.found({**home, "FILEJOBS_DAGSTER_URL": "postgresql://"}).verdict == "ok"
+
+    def test_storage_in_files_is_a_warning(self, tmp_path: Path) -> None:
+        (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
+        assert self.found({"DAGSTER_HOME": str(tmp_path)}).verdict == "warning"
+
+    def test_a_file_that_is_no_yaml_fails(self, tmp_path: Path) -> None:
+        (tmp_path / "dagster.yaml").write_text("a: [")
+        assert self.found({"DAGSTER_HOME": str(tmp_path)}).verdict == "failed"
+
+
+class TestSoftware:
+    @pytest.mark.parametrize(
+        ("dagster", "library"),
+        [("1.13.27", "0.29.27"), ("1.12.0", "0.28.0"), ("1.13.0rc1", "0.29.0rc1"), ("2.0.0", None)],
+    )
+    def test_libraries_belong_to_a_version_of_dagster(
+        self, dagster: str, library: str | None
+    ) -> None:
+        assert library_version_for(dagster) == library
+
+    @pytest.mark.parametrize(
+        ("package", "version", "said"),
+        [
+            ("sqlalchemy", "2.1.3", "sqlalchemy is 2.1.3 where"),
+            ("dagster-aws", "0.28.1", "dagster-aws"),
+            ("rich", None, "rich is not installed"),
+        ],
+    )
+    def test_a_package_that_does_not_fit_is_named(
+        self, package: str, version: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        installed = software.installed_version
+        required = ["sqlalchemy<2.1,>=2.0", "rich>=13.9", "moto>=5; extra == 'embedded'"]
+        monkeypatch.setattr(metadata, "requires", lambda _: required)
+        monkeypatch.setattr(
+            software,
+            "installed_version",
+            lambda name: version if name == package else installed(name),
+        )
+        finding = list(check_software())[-1]
+        assert finding.verdict == "failed"
+        assert said in finding.found
+        assert "constraints.txt" in finding.advice
+
+    def test_an_old_python_is_refused(self) -> None:
+        assert software._python((3, 9, 18)).verdict == "failed"
+        assert software._python((3, 10, 0)).verdict == "ok"
+
+
+def test_it_works_where_nothing_can_be_written(
+    patient: Patient, connection: psycopg.Connection, s3_server: EmbeddedS3, bucket: str
+) -> None:
+    connection.execute(
+        f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on"
+    )
+    client = s3_server.client()
+    client.put_object(Bucket=bucket, Key="files/one", Body=b"1")
+    found = [finding for findings in patient.findings().values() for finding in findings]
+    assert [finding.check for finding in found if finding.verdict == "failed"] == ["primary"]
+    listed = client.list_objects_v2(Bucket=bucket)["Contents"]
+    assert [entry["Key"] for entry in listed] == ["files/one"]
+
+
+def test_a_server_process_that_was_not_announced_is_a_pooler(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
+        direct = _pooler(cursor, connection.info.backend_pid)
+        pooled = _pooler(cursor, connection.info.backend_pid + 1)
+    assert (direct.verdict, pooled.verdict) == ("ok", "warning")
+    assert "PgBouncer" in pooled.found
