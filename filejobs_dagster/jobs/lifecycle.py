@@ -165,7 +165,7 @@ def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
         outcome = body(context).sanitized(ticket.known_secrets)
     except GivenUp:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (every failure becomes the final word)
         context.log.warning("The job failed: %s", sanitize(str(error), known=ticket.known_secrets))
         outcome = _failed(ticket, error)
     except BaseException as interrupt:

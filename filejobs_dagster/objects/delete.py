@@ -6,8 +6,10 @@ proves first that a key is owned, unprotected and not referenced.
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
@@ -70,8 +72,8 @@ def delete_objects(
         client: From `make_client`.
         bucket: The bucket's name.
         keys: Exact keys. Repeated ones count once.
-        before_request: Called right before every request that deletes, also before another try;
-            an exception of it stops the deletion.
+        before_request: Called right before every request that deletes, each of botocore's own
+            tries included; an exception of it stops the deletion.
         wait: Between tries of keys whose failure may pass.
 
     Returns:
@@ -102,15 +104,30 @@ class _Deleting:
         self._wait = wait
         # One entry a key: a key cannot come to stand in two groups.
         self._fates: dict[str, tuple[_Fate, str]] = {}
+        self._thread = threading.get_ident()
         self._passing: dict[str, str] = {}
 
     def run(self) -> Deletion:
-        for chunk in _chunks([key for key in self._keys if not needs_single_delete(key)]):
-            self._delete_chunk(chunk)
-        for key in self._keys:
-            if needs_single_delete(key):
-                self._delete_one(key)
+        with self._proving_each_attempt():
+            for chunk in _chunks([key for key in self._keys if not needs_single_delete(key)]):
+                self._delete_chunk(chunk)
+            for key in self._keys:
+                if needs_single_delete(key):
+                    self._delete_one(key)
         return self._deletion()
+
+    @contextmanager
+    def _proving_each_attempt(self) -> Iterator[None]:
+        """Ask for the proof where botocore sends: its own retries are new requests, too."""
+        events: Any = self._client.meta.events
+        names = ("before-send.s3.DeleteObjects", "before-send.s3.DeleteObject")
+        for name in names:
+            events.register_first(name, self._prove)
+        try:
+            yield
+        finally:
+            for name in names:
+                events.unregister(name, self._prove)
 
     # One by one -------------------------------------------------------------------------------
 
@@ -119,9 +136,10 @@ class _Deleting:
 
     def _ask_for_one(self, keys: Sequence[str]) -> list[str]:
         (key,) = keys
-        self._prove()
         try:
             answer = self._client.delete_object(Bucket=self._bucket, Key=key)
+        except ProofRefused:
+            raise
         except (ParamValidationError, UnicodeError) as error:
             # An empty key, or one that is no UTF-8: S3 has no such key, and nothing was sent.
             self._settle(key, _Fate.FAILED, str(described(error)))
@@ -145,11 +163,12 @@ class _Deleting:
         self._with_tries(chunk, self._ask_for_batch)
 
     def _ask_for_batch(self, keys: Sequence[str]) -> list[str]:
-        self._prove()
         try:
             answer = self._client.delete_objects(
                 Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in keys]}
             )
+        except ProofRefused:
+            raise
         except ClientError as error:
             if described(error).code not in ONE_BAD_KEY:
                 raise self._rejected(error) from error
@@ -217,7 +236,10 @@ class _Deleting:
             reason = f"{self._passing[key]} (after {MOST_TRIES} tries)"
             self._settle(key, _Fate.FAILED, reason)
 
-    def _prove(self) -> None:
+    def _prove(self, **_event: object) -> None:
+        if threading.get_ident() != self._thread:
+            # Another deletion on the same client: it has its own proof.
+            return
         try:
             self._before_request()
         except Exception as error:

@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 NOT_OWNED = "not owned"
 PROTECTED = "protected"
 DIRECTORY_MARKER = "directory marker"
+AMBIGUOUS_PATH = "ambiguous path"
 NOT_UTF8 = "not UTF-8"
 """No S3 server has such a key, and no text column can name it, so nothing could be proven."""
+
+
+_RESOLVABLE = frozenset({".", ".."})
+"""Segments that S3 takes as they are, and that a proxy or a file-backed server may resolve: the
+request would then delete another object, outside the owned prefix or inside a protected one."""
 
 
 class BucketOwnership(Protocol):
@@ -59,8 +65,8 @@ class Admission:
 
     Attributes:
         admitted: Keys that passed, in the order given, each once.
-        kept: Key to reason: `not owned`, `protected`, `directory marker`, `not UTF-8`, or
-            `referenced by NAMES`.
+        kept: Key to reason: `not owned`, `protected`, `ambiguous path`, `directory marker`,
+            `not UTF-8`, or `referenced by NAMES`.
     """
 
     admitted: tuple[str, ...] = ()
@@ -112,6 +118,8 @@ class Gate:
             return NOT_OWNED
         if any(_protects(entry, key) for entry in self._bucket.protect):
             return PROTECTED
+        if not _RESOLVABLE.isdisjoint(key.split("/")):
+            return AMBIGUOUS_PATH
         return DIRECTORY_MARKER if key.endswith("/") else None
 
     def admit(self, keys: Sequence[str]) -> Admission:

@@ -26,6 +26,9 @@ __all__ = ["ReferenceCheck", "ReferencesUnknown"]
 STATEMENT_TIMEOUT = timedelta(minutes=5)
 LOCK_TIMEOUT = timedelta(seconds=10)
 
+PROBE = "filejobs/preflight"
+"""A key to ask for; whether a source names it does not matter."""
+
 _BYTEA = 17
 """The object identifier of PostgreSQL's type bytea; domains are described by their base type."""
 
@@ -79,7 +82,8 @@ class ReferenceCheck:
             for table in self._own:
                 self._named_by_table(cursor, table, [])
             for query in self._queries:
-                self._require_rows(cursor, query)
+                # The very statement that decides later: too slow for one key is too slow.
+                self._named_by_query(cursor, query, [PROBE])
 
     def named(self, keys: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return those of the keys that a source names, with the names of all such sources.
@@ -118,8 +122,11 @@ class ReferenceCheck:
     ) -> list[str]:
         by_bytes = {key.encode("utf-8"): key for key in keys if _encodes(key)}
         column = self._column(cursor, query)
+        # A text column holds no NUL, so it cannot name such a key.
+        texts = [key for key in by_bytes.values() if "\x00" not in key]
+        wanted = (list(by_bytes),) if column.is_bytes else (list(by_bytes), texts)
         with _answering(query.name):
-            cursor.execute(query.matches(column), (list(by_bytes),))
+            cursor.execute(query.matches(column), wanted)
             named = [by_bytes[bytes(key)] for (key,) in cursor]
         # Afterwards: a source that is emptied while it is asked looks as if it named nothing.
         self._require_rows(cursor, query)

@@ -100,12 +100,15 @@ class OperatorQuery:
     def matches(self, column: Column) -> str:
         """SQL that returns, as bytea, those of the keys in `$1` (`bytea[]`) that it names.
 
-        Bytes are compared, because the column's collation may call different keys equal.
+        Bytes are compared, because the column's collation may call different keys equal. For text,
+        `$2` (`text[]`) holds the same keys: equal bytes are equal under every collation, so this
+        comparison leaves nothing out, and it is the one that an index of the operator's serves.
         """
         key = _bytes_of(column)
+        by_index = "" if column.is_bytes else "source.key = any($2::text[]) AND "
         return (
             f"SELECT DISTINCT {key} FROM {self._wrapped('source(key)')} "
-            f"WHERE {key} = any($1::bytea[])"
+            f"WHERE {by_index}{key} = any($1::bytea[])"
         )
 
     def _wrapped(self, alias: str) -> str:

@@ -309,6 +309,8 @@ def test_an_interrupt_is_recorded_ends_the_statement_and_goes_on_its_way(
         commit(context, 3, 2)
         pids.append(context.connection.info.backend_pid)
         with context.database.transaction(context.connection, unlimited=True) as cursor:
+            # The row that the final word needs is locked by the statement that goes on.
+            context.progress.advance(cursor, scanned=9, acted=9, detail={})
             cursor.execute("SELECT pg_sleep(120)")
         raise AssertionError
 
@@ -645,6 +647,7 @@ def test_a_run_outlives_a_restart_of_the_database_and_is_not_called_lost(
                 (found,) = open_runs(database, connection, INSTALLATION, silence=silence)
                 ever_lost = ever_lost or found.lost
                 threading.Event().wait(0.25)
+            assert held(connection, lock_of(given)) is (pace is PATIENT)
         outcome = end()
     assert outcome.ok
     assert ever_lost is (pace is SILENT)

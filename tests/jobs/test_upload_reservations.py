@@ -128,15 +128,36 @@ def test_a_limit_that_is_just_enough_is_not_called_truncated(
 
 
 def test_no_batch_is_begun_after_the_time_is_over(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.reserve_many([f"files/{n}" for n in range(40)])
+    remove = Removal.remove
+
+    def then_the_time_is_over(self: Any, keys: Any) -> None:
+        remove(self, keys)
+        monkeypatch.setattr("time.monotonic", lambda: float("inf"))
+
+    monkeypatch.setattr(Removal, "remove", then_the_time_is_over)
+
+    outcome = collect(batch_size=10)
+
+    assert outcome.ok
+    assert outcome.acted == 10
+    assert outcome.detail["stopped_reason"] == "max_runtime"
+    assert outcome.detail["swept"] is False
+    assert installation.value("SELECT count(*) FROM file") == 30
+
+
+def test_a_run_whose_time_is_over_before_it_looked_at_anything_has_failed(
     installation: Installation, collect: Collector
 ) -> None:
     installation.reserve_many([f"files/{n}" for n in range(4)])
 
     outcome = collect(max_runtime=timedelta(0))
 
-    assert outcome.ok
-    assert outcome.acted == 0
-    assert outcome.detail["stopped_reason"] == "max_runtime"
+    assert not outcome.ok
+    assert (outcome.scanned, outcome.acted) == (None, None)
+    assert "max_runtime" in str(outcome.error)
     assert installation.value("SELECT count(*) FROM file") == 4
 
 
@@ -513,7 +534,7 @@ def test_the_application_inserts_and_completes_while_batches_run(
                     done = connection.execute("SELECT complete_upload(%s)", row).fetchone()
                     if done == (True,):
                         completed.append(row[0])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (shown by the assertion below)
             problems.append(error)
 
     thread = threading.Thread(target=application)
@@ -548,6 +569,65 @@ def test_a_row_that_a_foreign_key_holds_is_recorded_and_the_others_go_on(
     assert outcome.detail["classes"]["claim refused"] == 1
     assert "share" in outcome.detail["samples"]["claim refused"][0]
     assert [row[0] for row in installation.execute("SELECT storage_key FROM file")] == ["files/7"]
+
+
+def test_a_row_that_a_trigger_refuses_is_recorded_whatever_its_error_code(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve_many([f"files/{n}" for n in range(6)])
+    installation.execute(
+        """
+        CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF old.storage_key = 'files/0' THEN
+                RAISE EXCEPTION 'on legal hold' USING ERRCODE = 'insufficient_privilege';
+            END IF;
+            RETURN old;
+        END $$
+        """
+    )
+    installation.execute(
+        "CREATE TRIGGER hold BEFORE DELETE ON file FOR EACH ROW EXECUTE FUNCTION hold()"
+    )
+
+    outcome = collect()
+
+    assert outcome.ok
+    assert outcome.acted == 5
+    assert outcome.detail["samples"]["claim refused"] == ["files/0: on legal hold"]
+
+
+def test_a_key_with_dot_segments_is_kept_because_a_proxy_may_resolve_it(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve("files/u/../../files/brand/logo.png", body=None)
+    installation.reserve("files/a")
+
+    outcome = collect()
+
+    assert outcome.acted == 1
+    assert outcome.detail["classes"]["kept: ambiguous path"] == 1
+    assert outcome.detail["swept"] is False
+
+
+def test_rows_that_may_not_go_cost_whole_pages_however_little_the_limit_leaves(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.reserve_many([f"other/{n}" for n in range(950)], due_ago=HOUR * 2)
+    installation.reserve("files/a")
+    reads: list[int] = []
+    read = Collection._read
+
+    def count(self: Any, *arguments: Any) -> Any:
+        reads.append(1)
+        return read(self, *arguments)
+
+    monkeypatch.setattr(Collection, "_read", count)
+
+    outcome = collect(limit=1, batch_size=500)
+
+    assert outcome.acted == 1
+    assert len(reads) <= 3
 
 
 def test_a_second_run_finds_nothing_left_to_do(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import psycopg
 import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
 
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
+from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.installation import Installation
     from tests.jobs.conftest import Collector
+
+SHORT = timedelta(milliseconds=300)
 
 
 class _Body:
@@ -46,7 +52,7 @@ def on_delete(collect: Collector, reply: Callable[[list[str]], AWSResponse | Non
         body = request.body if isinstance(request.body, bytes) else request.body.encode()
         names = [
             element.text or ""
-            for element in ET.fromstring(body).iter()
+            for element in ET.fromstring(body).iter()  # noqa: S314 (our own request)
             if element.tag.endswith("Key")
         ]
         sizes.append(len(names))
@@ -224,3 +230,155 @@ def test_the_audit_log_names_what_was_left(installation: Installation, collect: 
     )
     assert result["deleted"] == 1
     assert result["failed"] == {"files/poison": "AccessDenied: no"}
+
+
+def test_uploads_that_never_arrived_do_not_make_refused_deletions_a_success(
+    installation: Installation, collect: Collector
+) -> None:
+    for number in range(5):
+        installation.reserve(f"files/absent-{number}", body=None)
+    installation.reserve("files/denied")
+    on_delete(collect, lambda names: denied(names, lambda _: True))
+
+    outcome = collect()
+
+    assert not outcome.ok
+    assert outcome.detail["objects_left"] == 1
+    assert outcome.acted == 5
+    assert "could be collected" in str(outcome.error)
+
+
+def test_small_batches_of_refusals_add_up_and_stop_the_claiming(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve_many([f"files/{n:02}" for n in range(30)])
+    on_delete(collect, lambda names: denied(names, lambda _: True))
+
+    outcome = collect(batch_size=1, count_bytes=False)
+
+    assert not outcome.ok
+    assert installation.value("SELECT count(*) FROM file") == 20
+
+
+def test_locked_objects_among_uploads_that_never_arrived_do_not_stop_the_run(
+    installation: Installation, collect: Collector
+) -> None:
+    for number in range(20):
+        installation.reserve(f"files/absent-{number}", body=None, due_ago=timedelta(days=2))
+    for number in range(2):
+        installation.reserve(f"files/locked-{number}", due_ago=timedelta(days=2))
+    for number in range(30):
+        installation.reserve(f"files/later-{number}")
+    on_delete(collect, lambda names: denied(names, lambda name: "locked" in name))
+
+    outcome = collect(batch_size=22)
+
+    assert outcome.ok
+    assert outcome.detail["objects_left"] == 2
+    assert installation.value("SELECT count(*) FROM file") == 0
+
+
+def test_without_sizes_bytes_are_unknown_and_never_zero(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve("files/a", body=b"123")
+
+    outcome = collect(count_bytes=False)
+
+    assert outcome.detail["bytes_freed"] is None
+    assert outcome.detail["never_arrived"] is None
+    assert outcome.detail["unmeasured"] == 1
+
+
+def test_a_storage_that_does_not_say_sizes_still_deletes_and_says_that_bytes_are_unknown(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve("files/a", body=b"123")
+    events: Any = collect.client.meta.events
+    events.register("before-send.s3.HeadObject", lambda **_: answer(403, ""))
+
+    outcome = collect()
+
+    assert outcome.ok
+    assert outcome.detail["bytes_freed"] is None
+    assert not installation.has_object("files/a")
+
+
+def test_a_run_that_was_given_up_is_not_helped_by_the_retries_of_the_client(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    installation.reserve("files/a")
+
+    def give_up_then_fail(_: list[str]) -> AWSResponse:
+        installation.execute("UPDATE job_progress SET closed_at = now()")
+        return answer(503, error("SlowDown"))
+
+    sizes = on_delete(collect, give_up_then_fail)
+
+    with pytest.raises(Exception, match="given up for dead"):
+        collect(count_bytes=False)
+
+    assert len(sizes) == 1, "the second attempt was not sent"
+    assert installation.has_object("files/a")
+
+
+def test_a_run_that_ends_between_commit_and_bytes_says_what_may_be_left(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        installation.reserve(f"files/{number}")
+
+    def die(self: Any, keys: Any) -> None:
+        raise RuntimeError("the machine went away")
+
+    monkeypatch.setattr(Removal, "remove", die)
+
+    collect()
+
+    [progress] = installation.progress()
+    assert progress["detail"]["claimed"] == 3
+    assert progress["detail"]["objects_left"] == 3
+    assert progress["acted"] == 0
+
+
+def test_bytes_that_went_while_the_run_was_given_up_are_in_the_audit_log(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve("files/a")
+
+    def give_up(_: list[str]) -> None:
+        installation.execute("UPDATE job_progress SET closed_at = now()")
+
+    on_delete(collect, give_up)
+
+    with pytest.raises(Exception, match="given up for dead"):
+        collect(count_bytes=False)
+
+    assert not installation.has_object("files/a"), "the request was on its way"
+    [[result]] = installation.execute(
+        "SELECT body::jsonb FROM audit_event WHERE body::jsonb->>'kind' = 'objects.delete.result'"
+    )
+    assert result["deleted"] == 1
+
+
+def test_a_result_that_meets_a_locked_audit_head_is_written_when_the_lock_is_free(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.reserve("files/a")
+    holder = psycopg.connect(installation.database_url)
+    monkeypatch.setattr(
+        type(installation), "database", Database(installation.database_url, lock_timeout=SHORT)
+    )
+
+    def hold_the_head(_: list[str]) -> None:
+        holder.execute("SELECT FROM audit_chain FOR UPDATE")
+        threading.Timer(1.0, holder.rollback).start()
+
+    on_delete(collect, hold_the_head)
+
+    outcome = collect(count_bytes=False)
+    holder.close()
+
+    assert outcome.ok
+    assert outcome.acted == 1

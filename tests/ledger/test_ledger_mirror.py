@@ -405,6 +405,26 @@ def test_a_run_that_came_back_between_look_and_record_is_not_recorded(
     assert (record["outcome"], record["detail"]["ended"]) == ("ok", "success")
 
 
+def test_a_run_that_looks_lost_while_its_batch_commits_is_waited_for(
+    database: Database, connection: psycopg.Connection
+) -> None:
+    run, written = Run(database).open(), list[bool]()
+    look(database)
+    assert look(database)[run.run_id].lost
+    with database.connect("run") as own, database.connect("mirror") as other:
+        with database.transaction(own) as cursor:
+            run.progress.advance(cursor, scanned=8, acted=8, detail={})
+            thread = threading.Thread(
+                target=lambda: written.append(mirror(database, other, run.over("lost")))
+            )
+            thread.start()
+            pid = other.info.backend_pid
+            wait_until(lambda: is_waiting(connection, pid), "the mirror waits")
+        thread.join()
+    assert written == [False]
+    assert records(connection) == []
+
+
 def test_a_run_whose_session_was_ended_is_lost_unless_it_takes_its_lock_again(
     database: Database, connection: psycopg.Connection
 ) -> None:

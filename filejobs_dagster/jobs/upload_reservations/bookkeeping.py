@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.upload_reservations.totals import WON_BY_OTHERS, Totals
+from filejobs_dagster.ledger.progress import GivenUp
+from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,6 +53,8 @@ class Bookkeeping:
             detail |= {"truncated": True, "stopped_reason": self.stopped}
         if newly_claimed:
             detail["claimed"] += newly_claimed
+            # Until their result is written nobody knows: a run killed in between leaves them.
+            detail["objects_left"] += newly_claimed
         if not_won:
             seen = detail["classes"].get(WON_BY_OTHERS, 0)
             detail["classes"][WON_BY_OTHERS] = seen + not_won
@@ -71,10 +75,26 @@ class Bookkeeping:
         append(cursor, self._events_of_claim(won))
 
     def commit_result(self, **facts: Any) -> None:
-        """Write what became of the intent to delete objects, with the totals."""
+        """Write what became of the intent to delete objects, with the totals.
+
+        The bytes are gone by now, so the audit log says so even when the run may not write its
+        totals any more.
+
+        Raises:
+            GivenUp: The run's record stands already; the event was written all the same.
+        """
+        event = self._event_of_objects("objects.delete.result", **facts)
+        try:
+            trying_again(self._write_result, event)
+        except GivenUp:
+            with self._context.database.transaction(self._context.connection) as cursor:
+                append(cursor, [event])
+            raise
+
+    def _write_result(self, event: dict[str, Any]) -> None:
         with self._context.database.transaction(self._context.connection) as cursor:
             self.advance(cursor)
-            append(cursor, [self._event_of_objects("objects.delete.result", **facts)])
+            append(cursor, [event])
 
     def say(self) -> None:
         """One line of progress."""

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.jobs.upload_reservations.statements import (
@@ -29,6 +29,7 @@ from filejobs_dagster.jobs.upload_reservations.totals import (
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,14 +41,18 @@ if TYPE_CHECKING:
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
 
-TRANSIENT = (
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.LockNotAvailable,
-)
 
-UNCLAIMABLE = (psycopg.IntegrityError, psycopg.errors.RaiseException)
-"""A foreign key or a trigger of the operator's refuses one row: the others must go on."""
+def refuses_a_row(error: psycopg.Error) -> bool:
+    """Tell whether PostgreSQL refused some row of a statement, so that the others can go on.
+
+    A foreign key does, and any trigger of the operator's, whatever its error code: then the error
+    names a PL/pgSQL function. A missing grant names none, and concerns every row.
+    """
+    if isinstance(error, psycopg.IntegrityError | psycopg.errors.RaiseException):
+        return True
+    if isinstance(error, psycopg.OperationalError):
+        return False
+    return "PL/pgSQL function" in (error.diag.context or "")
 
 
 class Collection:
@@ -69,9 +74,8 @@ class Collection:
         begins = self._context.window.begins or BEGINNING
         before = min(cutoff, self._context.window.ends or cutoff)
         work = self._claim_batch if self._context.live else self._report_batch
-        for batch in self._pages(begins, before):
-            self._books.totals.scanned += len(batch)
-            work([row for row in batch if self._may_go(row)], begins, before)
+        for batch in self._batches(begins, before):
+            work(batch, begins, before)
             self._books.say()
         return self._outcome(cutoff)
 
@@ -83,24 +87,35 @@ class Collection:
     def _transaction(self, *, read_only: bool = False) -> Any:
         return self._context.database.transaction(self._context.connection, read_only=read_only)
 
-    def _pages(self, begins: datetime, before: datetime) -> Iterator[list[Reservation]]:
-        """Candidates, oldest first, until nothing is due or a limit says stop."""
+    def _batches(self, begins: datetime, before: datetime) -> Iterator[list[Reservation]]:
+        """Reservations that may go, oldest first, until nothing is due or a limit says stop.
+
+        Pages are read whole, so that rows which may not go cost the same however little the limit
+        leaves; a row counts as scanned when its turn comes.
+        """
         after, after_id = begins - timedelta(microseconds=1), LAST_ID
-        while (size := self._room()) > 0 and time.monotonic() < self._ends_at:
-            page = self._read(after, after_id, before, size)
+        while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
+            page = self._read(after, after_id, before, self._request.batch_size)
+            batch: list[Reservation] = []
+            for row in page:
+                after, after_id = row.due, row.id
+                self._books.totals.scanned += 1
+                if self._may_go(row):
+                    batch.append(row)
+                if len(batch) == room:
+                    break
             if page:
-                yield page
-                after, after_id = page[-1].due, page[-1].id
-            if len(page) < size:
+                yield batch
+            if len(page) < self._request.batch_size and len(batch) < room:
                 return
         if self._read(after, after_id, before, 1):
-            self._books.stopped = "limit" if size <= 0 else "max_runtime"
+            self._books.stopped = "limit" if room <= 0 else "max_runtime"
 
     def _room(self) -> int:
-        """How many candidates to read next; rows that others won do not use up the limit."""
+        """How much of the limit is left; rows that others won do not use it up."""
         totals = self._books.totals
         used = totals.claimed if self._context.live else totals.classes[WOULD_COLLECT]
-        return min(self._request.batch_size, self._request.limit - used)
+        return self._request.limit - used
 
     def _read(
         self, after: datetime, after_id: UUID, before: datetime, size: int
@@ -133,10 +148,14 @@ class Collection:
             self._books.commit_totals()
             return
         try:
-            won = self._claim_with_retry(batch, begins, before)
-        except UNCLAIMABLE as error:
+            won = trying_again(self._claim, batch, begins, before)
+        except psycopg.Error as error:
+            if not refuses_a_row(error):
+                raise
             self._split(batch, begins, before, error)
             return
+        self._books.totals.claimed += len(won)
+        self._books.totals.classes[WON_BY_OTHERS] += len(batch) - len(won)
         if won:
             self._removal.remove([reservation.key for reservation in won])
 
@@ -157,20 +176,6 @@ class Collection:
         self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=reason)
         self._books.commit_totals()
 
-    def _claim_with_retry(
-        self, wanted: Sequence[Reservation], begins: datetime, before: datetime
-    ) -> list[Reservation]:
-        attempts = Retrying(
-            retry=retry_if_exception_type(TRANSIENT),
-            stop=stop_after_attempt(4),
-            wait=wait_random_exponential(multiplier=0.1, max=2),
-            reraise=True,
-        )
-        won: list[Reservation] = attempts(self._claim, wanted, begins, before)
-        self._books.totals.claimed += len(won)
-        self._books.totals.classes[WON_BY_OTHERS] += len(wanted) - len(won)
-        return won
-
     def _claim(
         self, wanted: Sequence[Reservation], begins: datetime, before: datetime
     ) -> list[Reservation]:
@@ -184,6 +189,12 @@ class Collection:
         return won
 
     def _outcome(self, cutoff: datetime) -> Outcome:
+        if self._books.stopped is not None and not self._books.totals.scanned:
+            raise JobFailed(
+                f"The run's time ({self._request.max_runtime}) was over before it had "
+                "looked at one reservation, although some are due. Give it more max_runtime, or "
+                "find out what took so long: the bucket and the sources are asked first."
+            )
         with self._transaction(read_only=True) as cursor:
             oldest = oldest_left(cursor, cutoff)
             without_expiry = count_without_expiry(cursor, most=MOST_WITHOUT_EXPIRY + 1)
@@ -210,13 +221,18 @@ class Collection:
         )
 
     def _nothing_worked(self) -> str | None:
-        """A run in which every item failed has failed."""
+        """A run in which every item failed has failed.
+
+        An upload that never arrived has nothing to delete, so it does not show that deleting
+        works: with bytes left, only an object that storage let go does.
+        """
         totals = self._books.totals
-        failed = totals.untouched + totals.objects_left
-        if totals.collected or not failed or not self._context.live:
+        worked = totals.let_go if totals.objects_left else totals.collected
+        if worked or not (totals.untouched or totals.objects_left) or not self._context.live:
             return None
         fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
         return (
-            f"None of {totals.scanned:,} reservations could be collected ({fates}). See the "
-            "samples in the record; check `owns` and `protect` of the bucket in filejobs.yaml."
+            f"Of {totals.scanned:,} reservations none could be collected whose bytes are in "
+            f"storage ({fates}). See the samples in the record; check the bucket's permissions, "
+            "and `owns` and `protect` in filejobs.yaml."
         )

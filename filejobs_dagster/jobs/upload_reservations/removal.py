@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+import psycopg
+
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations.totals import BYTES_LEFT
+from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.deletion import (
     AdmissionFailed,
     Deletion,
@@ -15,6 +18,7 @@ from filejobs_dagster.objects.deletion import (
 )
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import measure
+from filejobs_dagster.postgres.locks import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +30,15 @@ if TYPE_CHECKING:
 WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
     StorageRejected: "storage rejected a batch",
     AdmissionFailed: "a source of references could not be read",
+    ProofRefused: "it could not be proven that the run may still delete",
 }
+
+MOST_REFUSED_IN_A_ROW = 10
+
+WHERE_THE_KEYS_ARE = (
+    "and the audit event objects.delete.intent of the batch names the keys; taking such objects "
+    "away is the task of storage_orphans."
+)
 
 
 class Removal:
@@ -52,6 +64,14 @@ class Removal:
             if not isinstance(it, StorageError)
         }
 
+    def _sizes_if_known(self, keys: Sequence[str]) -> Mapping[str, int | None]:
+        """The rows are gone by now: a size that storage would not say must not stop the rest."""
+        try:
+            return self.sizes(keys)
+        except StorageRejected as rejected:
+            self._context.log.warning("Sizes are not known: %s", rejected)
+            return {}
+
     def remove(self, keys: Sequence[str]) -> None:
         """Measure, delete through the gate, and write down what became of each key.
 
@@ -67,14 +87,14 @@ class Removal:
         absent: list[str] = []
         try:
             self._context.prove_alive()
-            sizes = self.sizes(keys)
+            sizes = self._sizes_if_known(keys)
             absent = [key for key in keys if sizes.get(key, 0) is None]
             present = [key for key in keys if sizes.get(key, 0) is not None]
             result = self._storage.gate.delete(present, self._context.prove_alive)
         except DeletionStopped as stopped:
             self._stop(keys, absent, sizes, stopped)
         self._books.totals.note_deletion(absent, result.deletion, result.kept, sizes)
-        refused = self._refused_as_a_whole(result.deletion)
+        refused = self._refused_as_a_whole(result.deletion, asked=len(keys))
         if refused is not None:
             self._books.stopped = WHY_STOPPED[StorageRejected]
         self._record(absent, result.deletion, result.kept)
@@ -107,9 +127,10 @@ class Removal:
         stopped: DeletionStopped,
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails."""
-        if isinstance(stopped, ProofRefused):
-            # This run may not write its numbers any more either.
-            raise stopped.__cause__ or stopped
+        if isinstance(stopped.__cause__, GivenUp | LeaseLost):
+            # Whoever holds the locks now may be at work: the intent on the audit chain names the
+            # keys, and the progress row counts them as left.
+            raise stopped.__cause__
         done = stopped.deleted_so_far
         self._books.totals.note_deletion(absent, done, stopped.kept, sizes)
         answered = {*absent, *done.answered(), *stopped.kept}
@@ -117,21 +138,29 @@ class Removal:
         for key in left:
             self._books.totals.note(BYTES_LEFT, key, why=stopped.reason)
         self._books.stopped = WHY_STOPPED[type(stopped)]
-        self._record(absent, done, stopped.kept, left=left, stopped=stopped.reason)
+        unwritten = ""
+        try:
+            self._record(absent, done, stopped.kept, left=left, stopped=stopped.reason)
+        except (psycopg.Error, GivenUp) as error:
+            unwritten = f" This could not be written to the audit log: {type(error).__name__}."
         raise JobFailed(
             f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} reservations in batch "
             f"{self._books.batch} may be left; their rows are gone, no further row was claimed, "
-            "and storage_orphans takes what is left."
+            f"{WHERE_THE_KEYS_ARE}{unwritten}"
         ) from stopped
 
-    def _refused_as_a_whole(self, deletion: Deletion) -> str | None:
-        """A 200 in which every key is refused is a rejection too, but one poison item is not."""
-        failed = deletion.failed
-        poison = len(failed) == 1 and self._books.totals.collected > 0
-        if not failed or len(failed) < len(deletion.answered()) or poison:
+    def _refused_as_a_whole(self, deletion: Deletion, asked: int) -> str | None:
+        """A 200 in which every key is refused is a rejection too; a poison item is not.
+
+        Small batches add up: a run that meets only refusals stops at the tenth object.
+        """
+        failed, in_a_row = deletion.failed, self._books.totals.refused_in_a_row
+        whole_batch = len(failed) > 1 and len(failed) == asked
+        if not failed or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
             return None
         return (
-            f"Storage refused every one of the {len(failed)} objects of batch {self._books.batch} "
-            f"({next(iter(failed.values()))}). Their rows are gone and no further row was claimed; "
-            "storage_orphans takes the objects. Check the bucket's permissions, holds and locks."
+            f"Storage refused {in_a_row} objects in a row, all of them up to the end of batch "
+            f"{self._books.batch} ({next(iter(failed.values()))}). Their rows are gone and no "
+            f"further row was claimed, {WHERE_THE_KEYS_ARE} Check the bucket's permissions, holds "
+            "and locks."
         )

@@ -68,7 +68,8 @@ SELECT count(*)
           FROM file
          WHERE state = 'pending'
            AND upload_expires_at IS NOT NULL
-           AND upload_expires_at < clock_timestamp() - %(grace)s
+           -- A sub-select, evaluated once: a volatile function cannot be an index condition.
+           AND upload_expires_at < (SELECT clock_timestamp() - %(grace)s)
          LIMIT %(most)s) AS due
 """
 

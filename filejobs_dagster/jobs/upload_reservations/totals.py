@@ -25,6 +25,8 @@ NEVER_ARRIVED = "never arrived"
 BYTES_LEFT = "bytes left"
 KEPT = "kept: "
 
+_WITH_BYTES = frozenset({"deleted", "marked"})
+
 
 @dataclass(frozen=True)
 class Reservation:
@@ -47,10 +49,12 @@ class Totals:
         claimed: Rows removed by this run.
         collected: Claimed rows whose bytes are accounted for: deleted, marked, never arrived, gone
             already, or kept because something else names the key.
+        refused_in_a_row: Objects that storage refused since the last one that it let go.
         untouched: Rows left alone: not ours to delete, or refused by PostgreSQL.
         classes: Every candidate's fate, by class.
         bytes_by_class: The bytes of those classes, where they were measured.
         samples: A few keys of each class that somebody may want to look at.
+        unmeasured: Objects whose size is not known, so that bytes are a floor.
     """
 
     live: bool
@@ -58,16 +62,20 @@ class Totals:
     scanned: int = 0
     claimed: int = 0
     collected: int = 0
+    refused_in_a_row: int = 0
     untouched: int = 0
     classes: Counter[str] = field(default_factory=Counter)
     bytes_by_class: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
+    unmeasured: int = 0
 
     def note(self, fate: str, key: str, size: int | None = None, why: str | None = None) -> None:
         """Count one key under its fate."""
         self.classes[fate] += 1
         if size is not None:
             self.bytes_by_class[fate] += size
+        elif fate in _WITH_BYTES:
+            self.unmeasured += 1
         shown = self.samples.setdefault(fate, [])
         if len(shown) < SAMPLE:
             shown.append(display_key(key) if why is None else f"{display_key(key)}: {why}")
@@ -97,8 +105,14 @@ class Totals:
             self.note(KEPT + reason, key)
         for key, reason in deletion.failed.items():
             self.note(BYTES_LEFT, key, why=reason)
-        self.collected += len(absent) + len(kept)
-        self.collected += len(deletion.answered()) - len(deletion.failed)
+        let_go = len(deletion.answered()) - len(deletion.failed)
+        self.collected += len(absent) + len(kept) + let_go
+        self.refused_in_a_row = (0 if let_go else self.refused_in_a_row) + len(deletion.failed)
+
+    @property
+    def let_go(self) -> int:
+        """Objects that storage let go; nothing else shows that deleting works at all."""
+        return sum(self.classes[fate] for fate in ("deleted", "marked", "already gone"))
 
     @property
     def objects_left(self) -> int:
@@ -125,7 +139,11 @@ class Totals:
             "bytes_freed": self._bytes("deleted"),
             "objects_left": self.objects_left,
             "never_arrived": self.classes[NEVER_ARRIVED] if self.measured else None,
+            "unmeasured": self.unmeasured,
         }
 
     def _bytes(self, fate: str) -> int | None:
-        return self.bytes_by_class[fate] if self.measured else None
+        """The bytes of a class; a floor when some were not measured, None when none was."""
+        if not self.measured or (self.classes[fate] and self.unmeasured >= self.classes[fate]):
+            return None
+        return self.bytes_by_class[fate]

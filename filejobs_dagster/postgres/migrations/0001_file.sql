@@ -15,7 +15,7 @@ CREATE TABLE file (
 
     CONSTRAINT file_state_known CHECK (state IN ('pending', 'ready', 'deleted')),
     CONSTRAINT file_storage_key_unique UNIQUE (storage_key),
-    CONSTRAINT file_storage_key_not_empty CHECK (storage_key <> ''),
+    CONSTRAINT file_storage_key_is_a_key CHECK (octet_length(storage_key) BETWEEN 1 AND 1024),
     CONSTRAINT file_size_not_negative CHECK (size_bytes >= 0),
     -- No infinity and no years that a client's calendar cannot hold: such a row would make every
     -- reader of the oldest reservation fail. "Never" is NULL.
