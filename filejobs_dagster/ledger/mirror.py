@@ -21,7 +21,7 @@ from filejobs_dagster.postgres.locks import is_held, run_lock
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from psycopg.rows import TupleRow
 
@@ -78,12 +78,20 @@ UPDATE job_progress
 """
 
 _OPEN_ROWS = """
-SELECT run_id, job, outcome, started_at, trigger, trigger_name
+SELECT run_id, job, outcome, started_at, trigger, trigger_name,
+       finished_at <= (SELECT clock_timestamp() - %(silence)s) AS final_for_long
   FROM job_progress
  WHERE installation = %(installation)s
    AND closed_at IS NULL
  ORDER BY started_at
  LIMIT %(limit)s
+"""
+
+_CLOSED_FOR_LONG = """
+SELECT run_id
+  FROM job_progress
+ WHERE run_id = ANY(%(run_ids)s)
+   AND closed_at <= (SELECT clock_timestamp() - %(silence)s)
 """
 
 _FIRST_SILENCE = """
@@ -141,6 +149,8 @@ class OpenRun:
         job: Its job.
         final: True when it has said its final word.
         lost: True when it has had neither a final word nor a lock for longer than `SILENCE`.
+        abandoned: True when it said its final word longer than `SILENCE` ago and holds no lock:
+            its process is gone, whatever the scheduler believes.
         trigger: Through which door it came.
         started_at: The run's own start.
     """
@@ -149,6 +159,7 @@ class OpenRun:
     job: str
     final: bool
     lost: bool
+    abandoned: bool
     trigger: Trigger
     started_at: datetime
 
@@ -284,18 +295,20 @@ def open_runs(
     with database.transaction(connection) as cursor:
         cursor.execute(
             _OPEN_ROWS,
-            {"installation": installation, "limit": MAX_LOST_PER_CALL},
+            {"installation": installation, "silence": silence, "limit": MAX_LOST_PER_CALL},
         )
         rows = cursor.fetchall()
     found = []
-    for run_id, job, outcome, started_at, kind, name in rows:
+    for run_id, job, outcome, started_at, kind, name, final_for_long in rows:
         lost = outcome is None and _look(database, connection, run_id, silence)
+        abandoned = bool(final_for_long) and _is_gone(database, connection, run_id)
         found.append(
             OpenRun(
                 run_id=run_id,
                 job=job,
                 final=outcome is not None,
                 lost=lost,
+                abandoned=abandoned,
                 trigger=Trigger(kind, name),
                 started_at=started_at,
             )
@@ -311,3 +324,21 @@ def _look(database: Database, connection: Connection, run_id: str, silence: time
         cursor.execute(_FIRST_SILENCE, {"run_id": run_id})
         cursor.execute(_SILENT_FOR_LONG, {"run_id": run_id, "silence": silence})
         return bool(one(cursor)[0])
+
+
+def _is_gone(database: Database, connection: Connection, run_id: str) -> bool:
+    with database.transaction(connection, read_only=True) as cursor:
+        return not is_held(cursor, run_lock(database.schema, run_id))
+
+
+def closed_for_long(
+    database: Database,
+    connection: Connection,
+    run_ids: Sequence[str],
+    *,
+    silence: timedelta = SILENCE,
+) -> set[str]:
+    """Return those of the runs whose record has stood for longer than `silence`."""
+    with database.transaction(connection, read_only=True) as cursor:
+        cursor.execute(_CLOSED_FOR_LONG, {"run_ids": list(run_ids), "silence": silence})
+        return {row[0] for row in cursor.fetchall()}

@@ -30,7 +30,7 @@ SELECT run.*
            AND (%(mode)s::text IS NULL OR mode = %(mode)s)
            AND (NOT %(failed)s OR outcome = 'failed')
            AND (%(since)s::interval IS NULL
-                OR finished_at >= clock_timestamp() - %(since)s::interval)
+                OR finished_at >= (SELECT clock_timestamp() - %(since)s::interval))
          ORDER BY finished_at DESC, id DESC
          LIMIT %(limit)s) AS run
  ORDER BY run.finished_at DESC, run.id DESC

@@ -17,6 +17,9 @@ OVERLAP = timedelta(minutes=10)
 
 WIDE_SCAN_EVERY = timedelta(days=1)
 
+WIDE_SCAN = timedelta(days=35)
+"""How far back the daily scan looks for a run that was missed, whatever the reason."""
+
 _MOVE = """
 INSERT INTO mirror_watermark (installation, read_until, wide_scan_at)
 VALUES (%(installation)s, %(read_until)s, %(read_until)s)
@@ -34,28 +37,43 @@ class Scan:
     Attributes:
         updated_after: Runs updated later than this, or None for all that the scheduler has.
         begun_at: The database's clock now; where the watermark goes when all was recorded.
+        wide: True when more is read than the newest.
     """
 
     updated_after: datetime | None
     begun_at: datetime
-
-    @property
-    def wide(self) -> bool:
-        """True when everything is read."""
-        return self.updated_after is None
+    wide: bool
 
 
 def next_scan(cursor: psycopg.Cursor[TupleRow], installation: str) -> Scan:
-    """Decide what to read: everything on the first call and once a day, else the newest."""
+    """Decide what to read: everything on the first call, five weeks once a day, else the newest."""
     now = database_now(cursor)
+    row = _watermark(cursor, installation)
+    if row is None:
+        return Scan(None, now, wide=True)
+    read_until, wide_scan_at = row
+    if wide_scan_at < now - WIDE_SCAN_EVERY:
+        return Scan(min(read_until - OVERLAP, now - WIDE_SCAN), now, wide=True)
+    return Scan(read_until - OVERLAP, now, wide=False)
+
+
+def newest_only(cursor: psycopg.Cursor[TupleRow], installation: str) -> Scan:
+    """Decide what to read when woken up by one run: never more than the newest."""
+    now = database_now(cursor)
+    row = _watermark(cursor, installation)
+    since = now - OVERLAP if row is None else row[0] - OVERLAP
+    return Scan(since, now, wide=False)
+
+
+def _watermark(
+    cursor: psycopg.Cursor[TupleRow], installation: str
+) -> tuple[datetime, datetime] | None:
     cursor.execute(
         "SELECT read_until, wide_scan_at FROM mirror_watermark WHERE installation = %s",
         (installation,),
     )
     row = cursor.fetchone()
-    if row is None or row[1] < now - WIDE_SCAN_EVERY:
-        return Scan(None, now)
-    return Scan(row[0] - OVERLAP, now)
+    return None if row is None else (row[0], row[1])
 
 
 def move_watermark(cursor: psycopg.Cursor[TupleRow], installation: str, scan: Scan) -> None:

@@ -12,15 +12,23 @@ from datetime import timedelta
 import dagster as dg
 import psycopg
 
-from filejobs_dagster.ledger.mirror import SILENCE, FinishedRun, OpenRun, mirror, open_runs
+from filejobs_dagster.ledger.mirror import (
+    SILENCE,
+    FinishedRun,
+    OpenRun,
+    closed_for_long,
+    mirror,
+    open_runs,
+)
 from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.ledger.watermark import move_watermark, next_scan, without_record
+from filejobs_dagster.ledger.watermark import move_watermark, newest_only, next_scan, without_record
 from filejobs_dagster.orchestration.runs import (
     OVER,
     finished_run,
     finished_run_ids,
     is_ours,
     records_of,
+    started_run_ids,
 )
 from filejobs_dagster.postgres.connect import Connection, Database
 from filejobs_dagster.settings import Settings, known_secrets
@@ -58,6 +66,7 @@ def reconcile(
     *,
     budget: timedelta = BUDGET,
     silence: timedelta = SILENCE,
+    woken: bool = False,
 ) -> Reconciled:
     """Record every finished run of the installation that `job_run` lacks, oldest first.
 
@@ -69,11 +78,13 @@ def reconcile(
         settings: Whose runs.
         budget: Begin no further run after this.
         silence: How long a run must be silent before it is called lost.
+        woken: True when one run's end is the reason of the call: only the newest are read, and
+            the watermark stays for the call that looks by itself.
 
     Raises:
         DatabaseUnavailable: Our database is away; nothing is lost, call again.
     """
-    return _Reconciliation(instance, settings, budget, silence).run()
+    return _Reconciliation(instance, settings, budget, silence, woken=woken).run()
 
 
 class _Reconciliation:
@@ -83,8 +94,11 @@ class _Reconciliation:
         settings: Settings,
         budget: timedelta,
         silence: timedelta,
+        *,
+        woken: bool,
     ) -> None:
         self._instance = instance
+        self._woken = woken
         self._installation = settings.installation
         self._database = Database.of(settings.database)
         self._secrets = known_secrets(settings)
@@ -94,58 +108,74 @@ class _Reconciliation:
 
     def run(self) -> Reconciled:
         with self._database.connect("mirror") as connection:
+            if not self._woken:
+                self._record_open(connection)
+                self._end_leftovers(connection)
             self._record_finished(connection)
-            self._record_open(connection)
         return self._done
+
+    def _over_budget(self) -> bool:
+        if time.monotonic() < self._ends_at:
+            return False
+        self._done.complete = False
+        return True
 
     def _record_finished(self, connection: Connection) -> None:
         """Runs that Dagster calls over."""
         with self._database.transaction(connection, read_only=True) as cursor:
-            scan = next_scan(cursor, self._installation)
+            choose = newest_only if self._woken else next_scan
+            scan = choose(cursor, self._installation)
         lacking: list[str] = []
         for page in finished_run_ids(self._instance, self._installation, scan.updated_after):
             with self._database.transaction(connection, read_only=True) as cursor:
                 missing = without_record(cursor, page)
             lacking.extend(run_id for run_id in page if run_id in missing)
+            if self._over_budget():
+                break
         lacking.reverse()
         for start in range(0, len(lacking), CHUNK):
             self._record_chunk(connection, lacking[start : start + CHUNK])
-        if self._done.complete and not self._done.failed:
+        if self._done.complete and not self._done.failed and not self._woken:
             with self._database.transaction(connection) as cursor:
                 move_watermark(cursor, self._installation, scan)
 
     def _record_chunk(self, connection: Connection, run_ids: list[str]) -> None:
         for record in records_of(self._instance, run_ids):
-            if time.monotonic() >= self._ends_at:
-                self._done.complete = False
+            if is_ours(record.dagster_run, self._installation):
+                self._record(connection, record)
+            if self._over_budget():
                 return
-            if not is_ours(record.dagster_run, self._installation):
-                continue
-            run = finished_run(self._instance, record, self._installation, self._secrets)
-            if run is not None:
-                self._mirror(connection, run)
+
+    def _record(self, connection: Connection, record: dg.RunRecord) -> None:
+        run = finished_run(self._instance, record, self._installation, self._secrets)
+        if run is not None:
+            self._mirror(connection, run)
 
     def _record_open(self, connection: Connection) -> None:
         """Runs that said their final word or were lost, and that Dagster does not call over."""
         for run in open_runs(self._database, connection, self._installation, silence=self._silence):
-            if time.monotonic() >= self._ends_at:
-                self._done.complete = False
-                return
             if run.final or run.lost:
                 self._record_one_open(connection, run)
+            if self._over_budget():
+                return
 
     def _record_one_open(self, connection: Connection, run: OpenRun) -> None:
         record = self._instance.get_run_record_by_id(run.run_id)
-        if record is None:
-            ended: FinishedRun | None = self._by_itself(run, known=False)
-        elif record.dagster_run.status in OVER:
-            ended = finished_run(self._instance, record, self._installation, self._secrets)
-        else:
-            ended = self._by_itself(run, known=True) if run.lost else None
-        if ended is None or not self._mirror(connection, ended):
-            return
-        if record is not None and run.lost:
+        if record is not None and record.dagster_run.status in OVER:
+            self._record(connection, record)
+        elif record is None or run.lost or run.abandoned:
+            self._mirror(connection, self._by_itself(run, known=record is not None))
+        if record is not None and (run.lost or run.abandoned):
             self._end_in_dagster(record.dagster_run)
+
+    def _end_leftovers(self, connection: Connection) -> None:
+        """Runs whose record stands and that Dagster still believes at work: they block the queue."""
+        started = started_run_ids(self._instance, self._installation)
+        over = closed_for_long(self._database, connection, started, silence=self._silence)
+        for run_id in over:
+            run = self._instance.get_run_by_id(run_id)
+            if run is not None:
+                self._end_in_dagster(run)
 
     def _by_itself(self, run: OpenRun, *, known: bool) -> FinishedRun:
         """What is to be said of a run when Dagster says nothing, or nothing true any more."""
@@ -161,12 +191,14 @@ class _Reconciliation:
         )
 
     def _end_in_dagster(self, run: dg.DagsterRun) -> None:
-        """Free the queue slot of a run that is lost: without this Dagster waits for max_runtime."""
+        """Free the queue slot of a run that is gone, for which Dagster waits until max_runtime."""
         current = self._instance.get_run_by_id(run.run_id)
         if current is None or current.status in OVER:
             return
         self._instance.report_run_failed(
-            current, "filejobs: the run holds no lock any more and left no final word; it is lost."
+            current,
+            "filejobs: the run holds no lock any more, so its process is gone. How it ended stands "
+            "in job_run.",
         )
         self._done.ended.append(run.run_id)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import dagster as dg
+from dagster._core.execution.plan.objects import StepFailureData
 
 from filejobs_dagster.ledger.mirror import Ended, FinishedRun
 from filejobs_dagster.orchestration import tags
@@ -14,6 +15,12 @@ OVER: dict[dg.DagsterRunStatus, Ended] = {
     dg.DagsterRunStatus.FAILURE: "failure",
     dg.DagsterRunStatus.CANCELED: "canceled",
 }
+
+AT_WORK = [
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 PAGE = 1000
 
@@ -49,7 +56,7 @@ def finished_run(
         created_at=_utc(record.create_timestamp),
         started_at=_moment(record.start_time),
         finished_at=_moment(record.end_time) or _utc(record.update_timestamp),
-        error=None if ended == "success" else _reason(instance, run.run_id),
+        error=None if ended == "success" else _reason_if_readable(instance, run.run_id),
         known_secrets=secrets,
     )
 
@@ -73,6 +80,12 @@ def finished_run_ids(
         cursor = page[-1]
 
 
+def started_run_ids(instance: dg.DagsterInstance, installation: str) -> list[str]:
+    """The ids of the installation's runs that Dagster believes to be at work, at most a page."""
+    wanted = dg.RunsFilter(statuses=AT_WORK, tags={tags.INSTALLATION: installation})
+    return list(instance.get_run_ids(wanted, limit=PAGE))
+
+
 def records_of(instance: dg.DagsterInstance, run_ids: list[str]) -> list[dg.RunRecord]:
     """The records of some runs, oldest first."""
     if not run_ids:
@@ -81,23 +94,36 @@ def records_of(instance: dg.DagsterInstance, run_ids: list[str]) -> list[dg.RunR
     return sorted(records, key=lambda record: (record.end_time or 0.0, record.storage_id))
 
 
+def _reason_if_readable(instance: dg.DagsterInstance, run_id: str) -> str | None:
+    """The reason, or that there is none to be read: a run without reason is a run all the same."""
+    try:
+        return _reason(instance, run_id)
+    except Exception as error:  # noqa: BLE001 (whatever is wrong with one run's events)
+        return f"(Dagster's event log of the run could not be read: {type(error).__name__})"
+
+
 def _reason(instance: dg.DagsterInstance, run_id: str) -> str | None:
     """What Dagster's event log says of a failure: the step's own words before the run's."""
-    entries = instance.all_logs(run_id, of_type=_REASONS)
     best: str | None = None
-    for entry in entries:
+    for entry in instance.all_logs(run_id, of_type=_REASONS):
         event = entry.dagster_event
         if event is None:
             continue
         if event.event_type_value == dg.DagsterEventType.STEP_FAILURE.value:
-            failure = event.step_failure_data
-            said = failure.user_failure_data
-            if said is not None and said.description:
-                return said.description
-            if failure.error is not None:
-                return failure.error.message.strip()
+            return _words_of(event.step_failure_data)
         best = event.message or best
     return best
+
+
+def _words_of(failure: StepFailureData) -> str | None:
+    """The description of a dagster.Failure, or else the innermost cause's message."""
+    said = failure.user_failure_data
+    if said is not None and said.description:
+        return said.description
+    error = failure.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return None if error is None else error.message.strip()
 
 
 def _moment(seconds: float | None) -> datetime | None:

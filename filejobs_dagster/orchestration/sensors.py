@@ -8,9 +8,15 @@ import psycopg
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.jobs.upload_reservations import count_due
 from filejobs_dagster.ledger.report import alarm_text
+from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.ledger.standing import standings
-from filejobs_dagster.orchestration.reconcile import CouldNotRecord, Reconciled, reconcile
+from filejobs_dagster.orchestration.reconcile import (
+    BUDGET,
+    CouldNotRecord,
+    Reconciled,
+    reconcile,
+)
 from filejobs_dagster.orchestration.requests import active_run, request_run
 from filejobs_dagster.orchestration.runs import OVER, is_ours
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
@@ -23,6 +29,9 @@ from filejobs_dagster.settings import (
 )
 
 WAKE_UP_BUDGET = timedelta(seconds=20)
+
+NO_USE_IN_TRYING_SOONER = timedelta(minutes=15)
+"""After a run that collected nothing, the backlog alone is no reason to start another."""
 
 
 class JobsNeedAttention(Exception):
@@ -43,7 +52,7 @@ def all_sensors(loaded: Loaded, jobs: dict[str, dg.JobDefinition]) -> list[dg.Se
     sensors += [_job_run_mirror(settings, status) for status in OVER]
     configured = settings.jobs.get("upload_reservations")
     if isinstance(configured, UploadReservationsSettings) and configured.backlog_over is not None:
-        sensors.append(_backlog(settings, configured.backlog_over, jobs["upload_reservations"]))
+        sensors.append(_backlog(settings, configured, jobs["upload_reservations"]))
     return sensors
 
 
@@ -78,12 +87,12 @@ def _job_run_reconciler(settings: Settings) -> dg.SensorDefinition:
 
 
 def _reconcile(
-    instance: dg.DagsterInstance, settings: Settings, budget: timedelta | None = None
+    instance: dg.DagsterInstance, settings: Settings, *, woken: bool = False
 ) -> Reconciled:
     try:
-        if budget is None:
-            return reconcile(instance, settings)
-        return reconcile(instance, settings, budget=budget)
+        return reconcile(
+            instance, settings, budget=WAKE_UP_BUDGET if woken else BUDGET, woken=woken
+        )
     except (psycopg.Error, DatabaseUnavailable) as error:
         said = sanitize_exception(error, known=known_secrets(settings))
         raise CouldNotRecord(
@@ -106,7 +115,7 @@ def _job_run_mirror(settings: Settings, status: dg.DagsterRunStatus) -> dg.Senso
     def job_run_mirror(context: dg.RunStatusSensorContext) -> None:
         # Anything but None would end the tick after one run.
         if is_ours(context.dagster_run, settings.installation):
-            _told(_reconcile(context.instance, settings, WAKE_UP_BUDGET))
+            _told(_reconcile(context.instance, settings, woken=True))
 
     return job_run_mirror
 
@@ -150,28 +159,35 @@ def _report(settings: Settings) -> str | None:
 
 
 def _backlog(
-    settings: Settings, backlog_over: int, definition: dg.JobDefinition
+    settings: Settings, configured: UploadReservationsSettings, definition: dg.JobDefinition
 ) -> dg.SensorDefinition:
     job = definition.name
+    backlog_over = configured.backlog_over or 0
 
     @dg.sensor(
         name=f"{job}_backlog",
         job=definition,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Starts {job} early when more than {backlog_over:,} reservations are due.",
+        description=f"Starts {job} early when more than {backlog_over:,} reservations are due. "
+        "Only for a live job, and not when its last run made no difference.",
     )
     def backlog(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if configured.mode != "live" or not settings.allow_live:
+            return dg.SkipReason("A dry run would leave the backlog as it is.")
         database = Database.of(settings.database)
-        configured = settings.jobs[job]
-        grace = getattr(configured, "grace", timedelta(0))
         with (
             database.connect(f"{job} backlog") as connection,
             database.transaction(connection, read_only=True) as cursor,
         ):
-            due = count_due(cursor, grace, most=backlog_over + 1)
+            due = count_due(cursor, configured.grace, most=backlog_over + 1)
+            recent = newest_runs(
+                cursor, settings.installation, job=job, limit=1, since=NO_USE_IN_TRYING_SOONER
+            )
         if due <= backlog_over:
             return dg.SkipReason(f"{due:,} reservations are due, not more than {backlog_over:,}.")
+        if recent and not recent[0].acted:
+            return dg.SkipReason(f"Run {recent[0].run_id} of {job} has just made no difference.")
         active = active_run(context.instance, settings, job)
         if active is not None:
             return dg.SkipReason(f"Run {active} of {job} is queued or running.")

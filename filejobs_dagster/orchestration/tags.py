@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.ledger.words import Trigger, TriggerKind
 
 INSTALLATION = "filejobs/installation"
 EXCLUSIVE = "filejobs/exclusive"
@@ -22,28 +22,34 @@ PARTITION = "dagster/partition"
 PARTITION_SET = "dagster/partition_set"
 
 _PARENT_RUN = "dagster/parent_run_id"
+_RETRY_NUMBER = "dagster/retry_number"
 _BACKFILL = "dagster/backfill"
 _SCHEDULE = "dagster/schedule_name"
 _SENSOR = "dagster/sensor_name"
 _FROM_UI = "dagster/from_ui"
+_USER = "user"
+
+_DOORS: tuple[tuple[str, TriggerKind, str], ...] = (
+    (_RETRY_NUMBER, "retry", _PARENT_RUN),
+    (_PARENT_RUN, "ui", _USER),
+    (_BACKFILL, "backfill", _BACKFILL),
+    (_SCHEDULE, "schedule", _SCHEDULE),
+    (_SENSOR, "sensor", _SENSOR),
+    (_FROM_UI, "ui", _USER),
+)
+"""Tag, door, and the tag that names it; the first that a run carries decides."""
 
 
 def trigger_of(tags: Mapping[str, str]) -> Trigger:
     """Tell through which door a run came.
 
-    A retry copies the tags of the run that it repeats, so it is asked for first. What carries no
-    tag of Dagster's was started by `dagster job execute` or `dagster job launch`.
+    A run that repeats another copies its tags, so Dagster's automatic retry and a person's
+    "Re-execute" in the UI are asked for first. What carries no tag of Dagster's was started by
+    `dagster job execute` or `dagster job launch`.
     """
-    if _PARENT_RUN in tags:
-        return Trigger("retry", tags[_PARENT_RUN])
-    if _BACKFILL in tags:
-        return Trigger("backfill", tags[_BACKFILL])
-    if _SCHEDULE in tags:
-        return Trigger("schedule", tags[_SCHEDULE])
-    if _SENSOR in tags:
-        return Trigger("sensor", tags[_SENSOR])
-    if _FROM_UI in tags:
-        return Trigger("ui", tags.get("user"))
+    for tag, kind, name in _DOORS:
+        if tag in tags:
+            return Trigger(kind, tags.get(name))
     return Trigger("cli")
 
 

@@ -31,6 +31,9 @@ _KEEP_ALIVE: Mapping[str, int] = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
+    # Keep-alives are not sent while data is unacknowledged; without this limit, a partition of the
+    # network would hold a statement for a quarter of an hour. Milliseconds.
+    "tcp_user_timeout": 60_000,
 }
 
 
@@ -215,6 +218,8 @@ class Database:
                        set_config('TimeZone', 'UTC', true),
                        set_config('lock_timeout', %s, true),
                        set_config('statement_timeout', %s, true),
+                       -- A policy that hides rows must raise, not look like "nothing is due".
+                       set_config('row_security', 'off', true),
                        set_config('idle_in_transaction_session_timeout', '5min', true)
                 """,
                 (

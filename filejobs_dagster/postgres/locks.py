@@ -41,6 +41,15 @@ SELECT pid
 """
 
 
+_NOTICE_A_DEAD_CLIENT = {
+    "tcp_keepalives_idle": 30,
+    "tcp_keepalives_interval": 10,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Seconds and, for the last, milliseconds; without effect on a Unix socket."""
+
+
 class LockTaken(Exception):
     """Somebody else holds the lock."""
 
@@ -184,6 +193,10 @@ class Lease:
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
                 connection.execute("SET LOCAL transaction_timeout = 0")
+            # The server's own: without them it keeps the locks of a machine that lost its power
+            # for as long as its operating system waits, two hours by default.
+            for setting, value in _NOTICE_A_DEAD_CLIENT.items():
+                connection.execute(f"SET LOCAL {setting} = {value:d}")
         except psycopg.Error:
             connection.close()
             raise

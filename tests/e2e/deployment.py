@@ -19,6 +19,7 @@ import yaml
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._grpc.client import DagsterGrpcClient
 
+from filejobs_dagster.ledger.mirror import SILENCE
 from filejobs_dagster.orchestration.reconcile import Reconciled, reconcile
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ class Deployment:
             os.environ.clear()
             os.environ.update(saved)
 
-    def reconcile(self, **options: timedelta) -> Reconciled:
+    def reconcile(self, *, silence: timedelta = SILENCE) -> Reconciled:
         settings = self.installation.settings()
         with self.instance() as instance:
-            return reconcile(instance, settings, **options)
+            return reconcile(instance, settings, silence=silence)
 
     # --- command line -------------------------------------------------------------------------
 

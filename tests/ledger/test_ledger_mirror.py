@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from filejobs_dagster.ledger.mirror import FinishedRun, OpenRun, mirror, open_runs
+from filejobs_dagster.ledger.mirror import (
+    FinishedRun,
+    OpenRun,
+    closed_for_long,
+    mirror,
+    open_runs,
+)
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.ledger.words import Trigger
@@ -439,6 +445,33 @@ def test_a_run_whose_session_was_ended_is_lost_unless_it_takes_its_lock_again(
     run.beat()
     assert progress_of(connection, run.run_id)["silent_since"] is None
     lease.release()
+
+
+def test_a_run_that_has_spoken_and_holds_no_lock_for_long_is_abandoned(
+    database: Database,
+) -> None:
+    """Its process was killed between its final word and telling the scheduler."""
+    run = Run(database).open()
+    lease = Lease(database, "run")
+    lease.take(run_lock("public", run.run_id))
+    assert not look(database)[run.run_id].abandoned
+    run.finish(Outcome(scanned=1, acted=1))
+    assert not look(database)[run.run_id].abandoned
+    lease.release()
+    assert not look(database, DAYS)[run.run_id].abandoned
+    wait_until(lambda: look(database)[run.run_id].abandoned, "its lock is free", seconds=5)
+    found = look(database)[run.run_id]
+    assert (found.final, found.lost) == (True, False)
+
+
+def test_records_that_have_stood_for_long_are_told_from_new_ones(database: Database) -> None:
+    old, working = Run(database).open(), Run(database).open()
+    tell(database, old.over("failure"))
+    with database.connect("mirror") as own:
+        ids = [old.run_id, working.run_id, "unknown"]
+        assert closed_for_long(database, own, ids, silence=AT_ONCE) == {old.run_id}
+        assert closed_for_long(database, own, ids, silence=DAYS) == set()
+        assert closed_for_long(database, own, []) == set()
 
 
 def test_runs_of_another_installation_are_not_looked_at(

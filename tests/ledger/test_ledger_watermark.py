@@ -9,8 +9,10 @@ import pytest
 
 from filejobs_dagster.ledger.watermark import (
     OVERLAP,
+    WIDE_SCAN,
     Scan,
     move_watermark,
+    newest_only,
     next_scan,
     without_record,
 )
@@ -41,6 +43,7 @@ def stored(connection: psycopg.Connection) -> tuple[datetime, datetime]:
 def test_the_first_call_reads_everything(connection: psycopg.Connection) -> None:
     scan = scan_of(connection)
     assert scan.wide
+    assert scan.updated_after is None
     assert abs(scan.begun_at - now()) < timedelta(minutes=1)
     # Until something was recorded, the next one does, too.
     assert scan_of(connection).wide
@@ -56,7 +59,7 @@ def test_later_calls_read_again_what_overlaps(connection: psycopg.Connection) ->
     assert scan_of(connection).updated_after == second.begun_at - timedelta(minutes=10)
 
 
-def test_everything_is_read_once_a_day(connection: psycopg.Connection) -> None:
+def test_five_weeks_are_read_once_a_day(connection: psycopg.Connection) -> None:
     move(connection, scan_of(connection))
     for _ in range(2):
         connection.execute(
@@ -64,8 +67,9 @@ def test_everything_is_read_once_a_day(connection: psycopg.Connection) -> None:
         )
         wide = scan_of(connection)
         assert wide.wide
+        assert wide.updated_after == wide.begun_at - WIDE_SCAN
         # A narrow one that began before does not count as the wide one.
-        move(connection, Scan(wide.begun_at - timedelta(hours=1), wide.begun_at))
+        move(connection, Scan(wide.begun_at - timedelta(hours=1), wide.begun_at, wide=False))
         assert scan_of(connection).wide
         move(connection, wide)
         assert not scan_of(connection).wide
@@ -77,8 +81,37 @@ def test_it_never_moves_backwards(connection: psycopg.Connection, wide: bool) ->
     first = scan_of(connection)
     move(connection, first)
     earlier = first.begun_at - timedelta(hours=2)
-    move(connection, Scan(None if wide else earlier, earlier))
+    move(connection, Scan(None if wide else earlier, earlier, wide=wide))
     assert stored(connection)[0] == first.begun_at
+
+
+def test_after_a_long_absence_the_wide_scan_begins_where_the_last_one_ended(
+    connection: psycopg.Connection,
+) -> None:
+    move(connection, scan_of(connection))
+    connection.execute(
+        "UPDATE mirror_watermark SET wide_scan_at = wide_scan_at - interval '90 days',"
+        " read_until = read_until - interval '90 days'"
+    )
+    scan = scan_of(connection)
+    assert scan.wide
+    assert scan.updated_after == stored(connection)[0] - OVERLAP
+
+
+def test_a_wake_up_call_reads_no_more_than_the_newest(connection: psycopg.Connection) -> None:
+    def newest() -> Scan:
+        with connection.cursor() as cursor:
+            return newest_only(cursor, HERE)
+
+    first = newest()
+    assert (first.wide, first.updated_after) == (False, first.begun_at - OVERLAP)
+    move(connection, scan_of(connection))
+    connection.execute(
+        "UPDATE mirror_watermark SET wide_scan_at = wide_scan_at - interval '25 hours'"
+    )
+    later = newest()
+    assert (later.wide, later.updated_after) == (False, stored(connection)[0] - OVERLAP)
+    assert scan_of(connection).wide
 
 
 def test_each_installation_has_its_own(connection: psycopg.Connection) -> None:

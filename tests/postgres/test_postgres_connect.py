@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import traceback
+import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,30 @@ def test_a_read_only_transaction_refuses_every_write(database_url: str) -> None:
         database.transaction(connection, read_only=True) as cursor,
     ):
         cursor.execute("INSERT INTO file (storage_key) VALUES ('files/a')")
+
+
+def test_a_policy_that_hides_rows_raises_instead_of_looking_empty(
+    database_url: str, connection: psycopg.Connection
+) -> None:
+    role = f"reader_{uuid.uuid4().hex}"
+    connection.execute("INSERT INTO file (storage_key) VALUES ('files/a')")
+    connection.execute("ALTER TABLE file ENABLE ROW LEVEL SECURITY")
+    connection.execute(f"CREATE ROLE {role}")
+    connection.execute(f"GRANT SELECT ON file TO {role}")
+    database = Database(database_url)
+    try:
+        with database.connect("test") as reader:
+            reader.execute(f"SET ROLE {role}")
+            # CONTROL: outside of our transactions the table looks empty.
+            assert reader.execute("SELECT count(*) FROM file").fetchone() == (0,)
+            with (
+                pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"),
+                database.transaction(reader, read_only=True) as cursor,
+            ):
+                cursor.execute("SELECT count(*) FROM file")
+    finally:
+        connection.execute(f"DROP OWNED BY {role}")
+        connection.execute(f"DROP ROLE {role}")
 
 
 def test_a_temporary_table_of_the_session_does_not_shadow_ours(database_url: str) -> None:
