@@ -43,7 +43,7 @@ help: ## Show this.
 demo: ready ## Show a collector at work on a database and a bucket made for it, then its record.
 	@$(BIN)/filejobs demo $(ARGS)
 
-dev: ready ## Open the web UI on the demo's data; Ctrl-C stops everything.
+dev: ready ## Open the web UI on the demo's data; Ctrl-C stops the UI.
 	@$(BIN)/filejobs dev $(ARGS)
 
 test: ready ## Run every test, on servers that start and end with it.

@@ -22,8 +22,8 @@ def expectations(
     Args:
         settings: The operator's file. `allow_live: false` does not turn a live job into a dry one:
             what was asked for is still missing.
-        thresholds: Given with the call; each wins over the settings, also for a job that the
-            settings do not have.
+        thresholds: Given with the call; each wins over the settings. A job that the settings do
+            not have is expected to sweep: only live runs count for it.
     """
     given = dict(thresholds or {})
     asked = [
@@ -41,6 +41,6 @@ def expectations(
         for expectation in asked
     ]
     return asked + [
-        Expectation(job=name, configured=True, stale_after=threshold)
+        Expectation(job=name, configured=True, mode="live", stale_after=threshold)
         for name, threshold in given.items()
     ]

@@ -84,7 +84,7 @@ def runs(
     stands here once it is over; `filejobs status` shows what is running now.
 
     A count that is not known reads unknown: the run decided nothing, which is not the same as
-    finding nothing. In a dry run "acted" is what a live run would have taken.
+    finding nothing. A dry run acts on nothing; its detail says what a live one would have taken.
 
     [bold]Examples[/bold]
       filejobs runs --failed --since 7d

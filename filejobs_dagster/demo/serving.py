@@ -144,7 +144,8 @@ def _introduce(console: Console, url: str, place: DemoPlace) -> None:
         console.print(f"  {url}{path}", style="cyan", highlight=False, soft_wrap=True)
         console.print(f"      {meaning}", highlight=False, soft_wrap=True)
     console.print(
-        f"Ctrl-C stops it. Below: runs that the daemon starts, warnings and errors; everything "
+        "Ctrl-C stops it; PostgreSQL and S3 go on until `filejobs demo --stop`. "
+        f"Below: runs that the daemon starts, warnings and errors; everything "
         f"else is in {place.shown()}/logs.",
         highlight=False,
         soft_wrap=True,

@@ -269,6 +269,8 @@ def _why(run: FinishedRun, *, never_started: bool) -> str:
         return f"Cancelled {'before it started' if never_started else 'while it worked'}{reason}"
     if run.ended == "success":
         return f"Dagster reports success, but the run left no final word{reason}"
+    if never_started and run.started_at is not None:
+        return f"Refused before anything was touched{reason}"
     if never_started:
         return f"The run never started{reason}"
     if run.ended == "lost":

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.ledger.standing import Standing
 
+MOST_OF_A_REASON = 300
+
 _COLUMNS = ("job", "standing", "last success", "why")
 
 
@@ -22,7 +24,30 @@ def alarm_text(standings: Sequence[Standing]) -> str | None:
         return None
     summary = ", ".join(f"{standing.job} ({standing.word})" for standing in alarming)
     many = "1 job needs" if len(alarming) == 1 else f"{len(alarming)} jobs need"
-    return f"{many} attention: {summary}\n\n{table(alarming)}"
+    return f"{many} attention: {summary}\n\n" + "\n\n".join(map(_entry, alarming))
+
+
+def _entry(standing: Standing) -> str:
+    """One job in lines of its own: Dagster shows a tick's error in a proportional font."""
+    threshold = standing.stale_after
+    lines = [
+        f"{standing.job}: {standing.word}",
+        f"    why: {_short(standing.reason)}",
+        f"    last success that counts ({standing.mode}): {_when(standing)}",
+        f"    threshold: {'none in the settings' if threshold is None else threshold}",
+    ]
+    if standing.consecutive_failures:
+        lines.append(f"    failures since: {standing.consecutive_failures}")
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_OF_A_REASON else text[:MOST_OF_A_REASON].rstrip() + " …"
+
+
+def _when(standing: Standing) -> str:
+    success = standing.last_success
+    return "never" if success is None else f"{success.finished_at:%Y-%m-%d %H:%M} UTC"
 
 
 def table(standings: Sequence[Standing]) -> str:
@@ -36,6 +61,4 @@ def table(standings: Sequence[Standing]) -> str:
 
 
 def _row(standing: Standing) -> tuple[str, str, str, str]:
-    success = standing.last_success
-    when = "never" if success is None else f"{success.finished_at:%Y-%m-%d %H:%M} UTC"
-    return standing.job, standing.word, when, standing.reason
+    return standing.job, standing.word, _when(standing), standing.reason

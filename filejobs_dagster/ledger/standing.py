@@ -72,6 +72,10 @@ SELECT expected.job,
                   FROM job_run
                  WHERE installation = %(installation)s AND job = expected.job
                    AND outcome = 'failed'
+                   -- A person who got a dry run wrong by hand has seen it, and it says nothing of
+                   -- the live job; a scheduled run that never started is recorded as dry, and does.
+                   AND (mode = expected.mode
+                        OR coalesce(detail #>> '{trigger,kind}', '') NOT IN ('ui', 'cli'))
                    AND (finished_at, id) > (coalesce(last_success.finished_at, '-infinity'),
                                             coalesce(last_success.id, 0))
                  ORDER BY finished_at DESC, id DESC
@@ -326,7 +330,10 @@ def _late(expected: Expectation, age: timedelta | None) -> str:
 def _left(success: RunSummary, now: datetime) -> str:
     oldest = _moment(success.detail["oldest_left"])
     stopped = success.detail.get("stopped_reason")
+    untouched = success.detail.get("untouched")
     why = f"; it stopped because of {stopped}" if stopped else ""
+    if untouched:
+        why += f"; {untouched:,} items may not or cannot be taken, see the classes of the run"
     return f"the oldest item it left has been due for {_span(now - oldest)}{why}"
 
 

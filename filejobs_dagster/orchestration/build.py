@@ -6,6 +6,7 @@ from filejobs_dagster.orchestration.jobs import all_jobs
 from filejobs_dagster.orchestration.resources import bucket_resources
 from filejobs_dagster.orchestration.schedules import all_schedules
 from filejobs_dagster.orchestration.sensors import all_sensors
+from filejobs_dagster.orchestration.shown import catalog_assets
 from filejobs_dagster.settings import Loaded
 
 
@@ -14,6 +15,7 @@ def build_definitions(loaded: Loaded) -> dg.Definitions:
     jobs = all_jobs(loaded)
     by_name = {job.name: job for job in jobs}
     return dg.Definitions(
+        assets=catalog_assets(),
         jobs=jobs,
         schedules=all_schedules(loaded, by_name),
         sensors=all_sensors(loaded, by_name),

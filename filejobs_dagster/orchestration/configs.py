@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import dagster as dg
-from pydantic import Field, create_model, field_validator
+from pydantic import Field, create_model
 
 from filejobs_dagster.settings import (
     Settings,
@@ -17,6 +17,8 @@ from filejobs_dagster.settings import (
     parse_duration,
 )
 
+MOST_RESERVATIONS = 1_000_000
+MOST_IN_A_BATCH = 1000
 MOST_RUNTIME = timedelta(hours=24)
 MOST_GRACE = timedelta(days=30)
 
@@ -30,21 +32,25 @@ class CollectorConfig(dg.Config):
         "false: collect. (`allow_live: false` in filejobs.yaml forbids false.)",
     )
 
+    def mistakes(self) -> list[str]:
+        """What is wrong with the values, a sentence each; empty when nothing is.
+
+        Asked by the op itself: a validator of the class would fail before the op, and the run's
+        page would open with a stack trace instead of the sentence.
+        """
+        return []
+
 
 class UploadReservationsConfig(CollectorConfig):
     """Limits of one run of upload_reservations."""
 
     limit: int = Field(
         default=10_000,
-        ge=1,
-        le=1_000_000,
         description="Most reservations to collect in this run, 1 to 1,000,000; the oldest first. "
         "What is left is reported as truncated.",
     )
     batch_size: int = Field(
         default=500,
-        ge=1,
-        le=1000,
         description="Reservations in one transaction and objects in one delete request, 1 to "
         "1,000. Smaller batches hold row locks for a shorter time.",
     )
@@ -63,15 +69,14 @@ class UploadReservationsConfig(CollectorConfig):
         "object, and the only way to know bytes freed and uploads that never arrived.",
     )
 
-    @field_validator("grace")
-    @classmethod
-    def _grace(cls, text: str) -> str:
-        return _within(text, "grace", MOST_GRACE)
-
-    @field_validator("max_runtime")
-    @classmethod
-    def _max_runtime(cls, text: str) -> str:
-        return _within(text, "max_runtime", MOST_RUNTIME)
+    def mistakes(self) -> list[str]:
+        """What is out of bounds."""
+        return [
+            *_outside("limit", self.limit, MOST_RESERVATIONS),
+            *_outside("batch_size", self.batch_size, MOST_IN_A_BATCH),
+            *_too_long("grace", self.grace, MOST_GRACE, least=timedelta(0)),
+            *_too_long("max_runtime", self.max_runtime, MOST_RUNTIME, least=timedelta(seconds=1)),
+        ]
 
 
 def upload_reservations_config(settings: Settings | None) -> type[UploadReservationsConfig]:
@@ -101,8 +106,15 @@ def with_defaults(
     return cast("type[UploadReservationsConfig]", made)
 
 
-def _within(text: str, name: str, most: timedelta) -> str:
-    duration = parse_duration(text)
-    if duration > most:
-        raise ValueError(f"{name} is {text}; it can be at most {format_duration(most)}")
-    return text
+def _outside(name: str, number: int, most: int) -> list[str]:
+    return [] if 1 <= number <= most else [f"{name} is {number:,}; it can be 1 to {most:,}."]
+
+
+def _too_long(name: str, text: str, most: timedelta, *, least: timedelta) -> list[str]:
+    try:
+        duration = parse_duration(text)
+    except ValueError as error:
+        return [f"{name}: {error}."]
+    if least <= duration <= most:
+        return []
+    return [f"{name} is {text}; it can be {format_duration(least)} to {format_duration(most)}."]

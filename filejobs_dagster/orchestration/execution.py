@@ -7,14 +7,14 @@ import dagster as dg
 
 from filejobs_dagster.jobs.lifecycle import Body, NotRecorded, Ticket, conduct
 from filejobs_dagster.jobs.mode import UnknownMode, decide_mode
-from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.configs import CollectorConfig
+from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.settings import Loaded, Settings, known_secrets
+from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
 
 
 def settings_for(loaded: Loaded, job: str) -> Settings:
@@ -52,8 +52,10 @@ def execute(
         dagster.Failure: The job failed, was refused, or could not be recorded.
     """
     secrets = known_secrets(settings)
+    _refuse_mistakes(config, job)
     try:
         ticket = _ticket(context, settings, config, job)
+        _tag(context, config, ticket)
         outcome = conduct(ticket, Database.of(settings.database), body, context.log)
     except UnknownMode as error:
         raise dg.Failure(str(error), allow_retries=False) from None
@@ -62,12 +64,36 @@ def execute(
     except Exception as error:  # noqa: BLE001 (whatever it is, Dagster must not show its causes)
         # The chain of causes stays out of Dagster's event log: it may quote a connection string.
         raise dg.Failure(sanitize_exception(error, known=secrets)) from None
-    shown = _metadata(ticket, outcome)
+    shown = run_metadata(ticket, outcome)
     if not outcome.ok:
         raise dg.Failure(outcome.error, metadata=shown, allow_retries=False)
     if not outcome.detail.get("swept"):
         _leave_day_unpainted(context)
+    context.log_event(catalog_event(ticket, outcome))
     context.add_output_metadata(shown)
+
+
+def _refuse_mistakes(config: CollectorConfig, job: str) -> None:
+    mistakes = config.mistakes()
+    if mistakes:
+        sentences = "\n".join(f"- {mistake}" for mistake in mistakes)
+        raise dg.Failure(
+            f"{job} refuses to start, because its run config is wrong:\n{sentences}\n"
+            "Nothing was touched.",
+            allow_retries=False,
+        )
+
+
+def _tag(context: dg.OpExecutionContext, config: CollectorConfig, ticket: Ticket) -> None:
+    """Let Dagster's list of runs tell dry from live, and let the run have the time it was given.
+
+    The tag is not `filejobs/mode`: that one asks, and "Re-execute" would copy it.
+    """
+    added: dict[str, str] = {tags.EFFECTIVE_MODE: ticket.identity.mode}
+    longest = getattr(config, "max_runtime", None)
+    if longest is not None:
+        added[tags.MAX_RUNTIME] = tags.seconds_until_ended(parse_duration(longest))
+    context.instance.add_run_tags(context.run_id, added)
 
 
 def _ticket(
@@ -126,28 +152,3 @@ def _window(context: dg.OpExecutionContext) -> Window:
         return EVERYTHING
     day = context.partition_time_window
     return Window(begins=day.start, ends=day.end, label=context.partition_key)
-
-
-def _metadata(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any]:
-    """What the run's page shows: numbers that plot, the classes as a table, samples."""
-    detail = dict(outcome.detail)
-    classes: Mapping[str, int] = detail.pop("classes", {})
-    sizes: Mapping[str, int] = detail.pop("bytes_by_class", {})
-    samples: Mapping[str, list[str]] = detail.pop("samples", {})
-    shown: dict[str, Any] = {"mode": ticket.identity.mode}
-    if ticket.mode_reason is not None:
-        shown["mode_reason"] = ticket.mode_reason
-    shown["window"] = ticket.window.label or "everything due"
-    found = {"scanned": outcome.scanned, "acted": outcome.acted, **detail}
-    shown |= {name: value for name, value in found.items() if isinstance(value, int | float | str)}
-    if classes:
-        shown["classes"] = dg.MetadataValue.table(
-            [
-                dg.TableRecord({"class": fate, "items": count, "bytes": sizes.get(fate, 0)})
-                for fate, count in sorted(classes.items())
-                if count
-            ]
-        )
-    if samples:
-        shown["samples"] = dg.MetadataValue.json(dict(samples))
-    return shown

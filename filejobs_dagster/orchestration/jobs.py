@@ -21,9 +21,6 @@ from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.registry import BY_NAME, JOBS, RegisteredJob
 from filejobs_dagster.settings import Loaded, parse_duration
 
-SLACK = timedelta(minutes=10)
-"""A run stops by itself at its max_runtime; Dagster ends it this much later if it did not."""
-
 WITHOUT_SETTINGS = timedelta(hours=24)
 
 
@@ -39,21 +36,34 @@ def _job(loaded: Loaded, registered: RegisteredJob) -> dg.JobDefinition:
     graph = dg.GraphDefinition(name=f"{registered.name}_graph", node_defs=[op])
     return graph.to_job(
         name=registered.name,
-        description=registered.summary,
+        description=_description(registered),
         tags=job_tags(loaded, registered.name),
         partitions_def=_days(loaded) if registered.partitioned and registered.built else None,
         executor_def=dg.in_process_executor,
     )
 
 
+def _description(registered: RegisteredJob) -> str:
+    if not registered.built:
+        return f"{registered.summary} **Not built in this version**: a run of it fails and says so."
+    if not registered.partitioned:
+        return registered.summary
+    return (
+        f"{registered.summary}\n\nLeave *Partition* empty to take everything that is due; a day "
+        "takes what became due on that day only. A run is dry unless its config says "
+        "`dry_run: false`, or its tag `filejobs/mode` says `live`. The Partitions tab shows the "
+        "days on which a live run left nothing; the catalog plots what each run found."
+    )
+
+
 def job_tags(loaded: Loaded, job: str) -> dict[str, str]:
     """The tags that every run of a job carries, whatever its door."""
     configured = None if loaded.settings is None else loaded.settings.jobs.get(job)
-    longest = (WITHOUT_SETTINGS if configured is None else configured.max_runtime) + SLACK
+    longest = WITHOUT_SETTINGS if configured is None else configured.max_runtime
     return {
         tags.INSTALLATION: loaded.installation,
         tags.EXCLUSIVE: f"{loaded.installation}/{job}",
-        tags.MAX_RUNTIME: str(round(longest.total_seconds())),
+        tags.MAX_RUNTIME: tags.seconds_until_ended(longest),
     }
 
 
@@ -64,7 +74,7 @@ def _days(loaded: Loaded) -> dg.DailyPartitionsDefinition:
 
 
 def _not_built(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinition:
-    @dg.op(name=registered.name, description=registered.summary)
+    @dg.op(name=registered.name, description=_description(registered))
     def op(context: dg.OpExecutionContext, config: CollectorConfig) -> None:
         context.log.info("%s was asked for with dry_run: %s.", registered.name, config.dry_run)
         settings_for(loaded, registered.name)
@@ -105,7 +115,7 @@ def _upload_reservations(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefi
     op.__annotations__["config"] = upload_reservations_config(loaded.settings)
     decorate = dg.op(
         name=registered.name,
-        description=upload_reservations.__doc__,
+        description=registered.summary,
         required_resource_keys=needed,
     )
     return decorate(op)

@@ -169,7 +169,7 @@ class _Reconciliation:
             self._end_in_dagster(record.dagster_run)
 
     def _end_leftovers(self, connection: Connection) -> None:
-        """Runs whose record stands and that Dagster still believes at work: they block the queue."""
+        """End runs whose record stands and that Dagster believes at work: they block the queue."""
         started = started_run_ids(self._instance, self._installation)
         over = closed_for_long(self._database, connection, started, silence=self._silence)
         for run_id in over:

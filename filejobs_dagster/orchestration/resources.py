@@ -1,36 +1,19 @@
-"""The operator's database and buckets as Dagster resources.
+"""The operator's buckets as Dagster resources.
 
-A resource shows the name of the environment variable that holds a secret, never its value.
+They take no run config. Whatever the Launchpad can set, somebody sets: another bucket's name, or a
+secret that Dagster then stores and shows.
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster_aws.s3 import S3Resource
-from pydantic import Field
 
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.settings import BucketSettings, Secret, Settings
+from filejobs_dagster.settings import BucketSettings, Settings
 
-
-class BucketResource(S3Resource):
-    """One bucket of `filejobs.yaml`.
-
-    dagster-aws brings the configuration and how it is shown; the client is the project's own,
-    with its retries, time limits and checksums.
-    """
-
-    bucket: str = Field(description="The bucket's name.")
-    entry: str = Field(description="The name that filejobs.yaml gives it.")
-
-    _settings: BucketSettings | None = None
-
-    def get_client(self) -> Any:
-        """A client for the bucket, made from the settings."""
-        if self._settings is None:
-            return super().get_client()
-        return make_client(self._settings)
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 
 def resource_key(entry: str) -> str:
@@ -38,24 +21,30 @@ def resource_key(entry: str) -> str:
     return "bucket_" + re.sub(r"\W", "_", entry)
 
 
-def bucket_resources(settings: Settings) -> dict[str, BucketResource]:
-    """One resource for each bucket of the settings."""
-    resources = {}
-    for entry, bucket in settings.buckets.items():
-        resource = BucketResource(
-            entry=entry,
-            bucket=bucket.bucket,
-            endpoint_url=bucket.endpoint_url,
-            region_name=bucket.region,
-            max_attempts=bucket.max_attempts,
-            aws_access_key_id=_variable(bucket.access_key_id),
-            aws_secret_access_key=_variable(bucket.secret_access_key),
-            aws_session_token=_variable(bucket.session_token),
-        )
-        resource._settings = bucket  # noqa: SLF001 (kept out of the config that Dagster shows)
-        resources[resource_key(entry)] = resource
-    return resources
+def bucket_resources(settings: Settings) -> dict[str, dg.ResourceDefinition]:
+    """One resource for each bucket of the settings: an S3 client."""
+    return {
+        resource_key(entry): _bucket_resource(entry, bucket)
+        for entry, bucket in settings.buckets.items()
+    }
 
 
-def _variable(secret: Secret | None) -> Any:
-    return None if secret is None else dg.EnvVar(secret.env)
+def _bucket_resource(entry: str, bucket: BucketSettings) -> dg.ResourceDefinition:
+    def client(_: dg.InitResourceContext) -> "S3Client":
+        return make_client(bucket)
+
+    return dg.ResourceDefinition(
+        resource_fn=client, config_schema={}, description=_description(entry, bucket)
+    )
+
+
+def _description(entry: str, bucket: BucketSettings) -> str:
+    """Where the bucket is and where its keys come from: names of variables, never values."""
+    secrets = (bucket.access_key_id, bucket.secret_access_key, bucket.session_token)
+    variables = [secret.env for secret in secrets if secret is not None]
+    credentials = ", ".join(variables) or "botocore's own credential chain"
+    owned = "the whole bucket" if bucket.owns_whole_bucket else ", ".join(bucket.owns)
+    return (
+        f"S3 client for `buckets.{entry}` of filejobs.yaml: bucket {bucket.bucket} at "
+        f"{bucket.endpoint_url or 'AWS'}, credentials from {credentials}. Owned: {owned}."
+    )

@@ -133,7 +133,11 @@ def _job_freshness(loaded: Loaded) -> dg.SensorDefinition:
         try:
             settings = loaded.require()
         except SettingsError as error:
-            raise StandingUnknown(f"filejobs.yaml has mistakes; no job can run.\n{error}") from None
+            raise StandingUnknown(
+                f"filejobs.yaml has mistakes; no job can run.\n{error}\nUntil it is mended there "
+                "are no schedules, and runs that end are recorded afterwards. Mend it and reload "
+                "the code location; `filejobs doctor` checks the file."
+            ) from None
         report = _report(settings)
         if report is not None:
             raise JobsNeedAttention(report)

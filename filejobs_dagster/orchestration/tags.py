@@ -6,6 +6,7 @@ import getpass
 import os
 import socket
 from collections.abc import Mapping
+from datetime import timedelta
 
 from filejobs_dagster.ledger.words import Trigger, TriggerKind
 
@@ -13,6 +14,7 @@ INSTALLATION = "filejobs/installation"
 EXCLUSIVE = "filejobs/exclusive"
 MODE = "filejobs/mode"
 WINDOW = "filejobs/window"
+EFFECTIVE_MODE = "filejobs/effective_mode"
 
 COVERS_EVERYTHING = "everything"
 """Value of `filejobs/window`: the run carries a day only to show on the Partitions tab."""
@@ -20,6 +22,9 @@ COVERS_EVERYTHING = "everything"
 MAX_RUNTIME = "dagster/max_runtime"
 PARTITION = "dagster/partition"
 PARTITION_SET = "dagster/partition_set"
+
+SLACK = timedelta(minutes=10)
+"""A run stops by itself at its max_runtime; Dagster ends it this much later if it did not."""
 
 _PARENT_RUN = "dagster/parent_run_id"
 _RETRY_NUMBER = "dagster/retry_number"
@@ -51,6 +56,11 @@ def trigger_of(tags: Mapping[str, str]) -> Trigger:
         if tag in tags:
             return Trigger(kind, tags.get(name))
     return Trigger("cli")
+
+
+def seconds_until_ended(max_runtime: timedelta) -> str:
+    """The value of `dagster/max_runtime` for a run that ends by itself after `max_runtime`."""
+    return str(round((max_runtime + SLACK).total_seconds()))
 
 
 def holder() -> str:

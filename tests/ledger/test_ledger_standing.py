@@ -364,10 +364,13 @@ def test_the_first_line_of_a_report_is_complete_in_itself(connection: psycopg.Co
     assert first == "2 jobs need attention: upload_reservations (failed), audit_seal (never run)"
     assert one.splitlines()[0] == "1 job needs attention: upload_reservations (failed)"
     assert empty == ""
-    assert len(rest) == 3
-    assert rest[0].split() == ["job", "standing", "last", "success", "why"]
-    assert rest[1].endswith("the last run failed: S3 is down")
-    assert rest[0].index("why") == rest[1].index("the last run failed")
+    assert rest[:3] == [
+        "upload_reservations: failed",
+        "    why: the last run failed: S3 is down",
+        "    last success that counts (live): never",
+    ]
+    assert "audit_seal: never run" in rest
+    assert "traceback" not in report
 
 
 # --- a long history ------------------------------------------------------------------------------

@@ -96,10 +96,10 @@ def test_an_unknown_mode_refuses_before_anything_is_touched(code: Code) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"limit": 0}, "greater than or equal to 1"),
-        ({"batch_size": 1001}, "less than or equal to 1000"),
+        ({"limit": 0}, "limit is 0; it can be 1 to 1,000,000"),
+        ({"batch_size": 1001}, "batch_size is 1,001; it can be 1 to 1,000"),
         ({"grace": "90"}, "unit"),
-        ({"grace": "31d"}, "at most"),
+        ({"grace": "31d"}, "grace is 31d; it can be 0s to 30d"),
         ({"max_runtime": "2 hours"}, "2 hours"),
     ],
 )
@@ -113,8 +113,12 @@ def test_a_config_that_a_person_gets_wrong_is_refused_before_anything_is_touched
     assert not result.success
     assert said in failure_of(result)
     assert code.installation.has_row("files/a")
+    assert "Nothing was touched" in failure_of(result)
     assert code.installation.progress() == []
-    assert record(code)["outcome"] == "failed"
+    row = record(code)
+    assert row["outcome"] == "failed"
+    assert row["error"].startswith("Refused before anything was touched")
+    assert said in row["error"]
 
 
 @pytest.mark.parametrize("config", [{"dry_run": "false"}, {"limt": 3}, {"limit": "many"}])
@@ -213,3 +217,72 @@ def test_no_secret_reaches_the_record_the_error_or_the_metadata(code: Code) -> N
     assert secret not in str(result.all_events)
     assert secret not in str(code.instance.all_logs(result.run_id))
     assert secret not in str(record(code))
+
+
+def test_the_catalog_plots_numbers_and_only_a_sweep_is_a_materialization(code: Code) -> None:
+    code.installation.reserve("files/a", body=b"123")
+    code.installation.reserve("files/b", body=b"123")
+
+    kinds = [
+        [
+            event.event_type_value
+            for event in result.all_events
+            if "ASSET_" in event.event_type_value
+        ]
+        for result in (code.run(), code.run(dry_run=False, limit=1), code.run(dry_run=False))
+    ]
+
+    assert kinds == [["ASSET_OBSERVATION"], ["ASSET_OBSERVATION"], ["ASSET_MATERIALIZATION"]]
+    event = code.instance.get_latest_materialization_event(dg.AssetKey("upload_reservations"))
+    assert event is not None
+    assert event.asset_materialization is not None
+    plotted = event.asset_materialization.metadata
+    assert plotted["acted"].value == 1
+    assert plotted["bytes_freed"].value == 3
+
+
+def test_the_list_of_runs_tells_dry_from_live(code: Code) -> None:
+    code.run()
+    code.run(dry_run=False)
+
+    shown = sorted(run.tags[tags.EFFECTIVE_MODE] for run in code.instance.get_runs())
+    assert shown == ["dry", "live"]
+
+
+def test_a_run_may_have_more_time_than_the_settings_say(code: Code) -> None:
+    result = code.run(max_runtime="2h")
+
+    run = code.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[tags.MAX_RUNTIME] == str(2 * 3600 + 600)
+
+
+def test_no_bucket_and_no_secret_can_be_set_in_the_launchpad(code: Code) -> None:
+    job = code.definitions.resolve_job_def("upload_reservations")
+
+    with pytest.raises(Exception, match="Error in config"):
+        job.execute_in_process(
+            run_config={"resources": {"bucket_uploads": {"config": {"bucket": "other"}}}},
+            instance=code.instance,
+        )
+
+    assert code.instance.get_runs_count() == 0
+
+
+def test_a_dry_run_that_a_person_got_wrong_does_not_make_a_live_job_failed(code: Code) -> None:
+    code.installation.job(stale_after="2h")
+    assert code.run(dry_run=False).success
+    assert not code.run(limit=0).success
+    record(code)
+
+    assert "stands as it should" in code.sensor("job_freshness").skip_message
+
+
+def test_a_scheduled_run_that_never_started_makes_its_job_failed(code: Code) -> None:
+    code.installation.job(stale_after="2h")
+    assert code.run(dry_run=False).success
+    assert not code.run(limit=0, tags={"dagster/schedule_name": "x"}).success
+    record(code)
+
+    with pytest.raises(Exception, match="failed"):
+        code.sensor("job_freshness")

@@ -211,3 +211,61 @@ def test_a_cancelled_run_is_recorded_as_cancelled(code: Code) -> None:
     [row] = code.installation.records()
     assert row["detail"]["ended"] == "canceled"
     assert "Cancelled before it started" in row["error"]
+
+
+def test_a_backlog_that_a_run_cannot_lessen_does_not_start_one_after_the_other(code: Code) -> None:
+    code.installation.job(backlog_over=3)
+    code.installation.reserve_many([f"other/{n}" for n in range(5)])
+    assert code.sensor("upload_reservations_backlog").run_requests
+
+    code.run(dry_run=False)
+    reconcile(code.instance, code.installation.settings())
+
+    assert "made no difference" in code.sensor("upload_reservations_backlog").skip_message
+
+
+@pytest.mark.parametrize("changes", [{"mode": "dry"}, {}])
+def test_a_backlog_is_no_reason_for_a_dry_run(code: Code, changes: dict[str, str]) -> None:
+    code.installation.job(backlog_over=3, **changes)
+    code.installation.document["allow_live"] = "mode" in changes
+    code.installation.reserve_many([f"files/{n}" for n in range(5)])
+
+    assert "dry run" in code.sensor("upload_reservations_backlog").skip_message
+
+
+def test_a_run_whose_process_ended_after_its_final_word_is_recorded_and_ended_in_dagster(
+    code: Code,
+) -> None:
+    run = started(code, dg.DagsterRunStatus.STARTED)
+    code.installation.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, scanned,"
+        " acted, detail, outcome, finished_at, heartbeat_at) VALUES (%s, 'test', 'upload_reservations',"
+        " 'live', 'schedule', 'somebody', 3, 3, '{}', 'ok',"
+        " now() - interval '5 min', now() - interval '5 min')",
+        (run.run_id,),
+    )
+
+    code.sensor("job_run_reconciler")
+
+    [row] = code.installation.records()
+    assert (row["run_id"], row["outcome"], row["acted"]) == (run.run_id, "ok", 3)
+    ended = code.instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status == dg.DagsterRunStatus.FAILURE
+    assert tick(code).run_requests, "nothing stands in the way of the next run"
+
+
+def test_a_run_whose_events_cannot_be_read_is_recorded_without_its_reason(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code.run(limit=0)
+    code.run()
+
+    def unreadable(*_: Any, **__: Any) -> Any:
+        raise ValueError("a row of the event log is damaged")
+
+    monkeypatch.setattr(type(code.instance), "all_logs", unreadable)
+
+    assert "Recorded 2" in code.sensor("job_run_reconciler").skip_message
+    [failed] = [r for r in code.installation.records() if r["outcome"] == "failed"]
+    assert "could not be read" in failed["error"]

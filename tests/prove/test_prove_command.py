@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,7 +17,6 @@ from typer.testing import CliRunner
 
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
-from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.jobs.upload_reservations import collection
 from filejobs_dagster.prove import claims as all_claims
 from filejobs_dagster.prove.evidence import Claim, Evidence, Side
@@ -298,6 +298,4 @@ def _filled(scene: Scene) -> str:
 
 
 def _short() -> Any:
-    from datetime import timedelta
-
     return timedelta(milliseconds=200)

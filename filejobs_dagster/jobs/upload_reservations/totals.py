@@ -127,6 +127,7 @@ class Totals:
         detail: dict[str, Any] = {
             "classes": {fate: count for fate, count in self.classes.items() if count},
             "bytes_by_class": dict(self.bytes_by_class),
+            "untouched": self.untouched,
             "samples": self.samples,
         }
         if not self.live:

@@ -1,0 +1,95 @@
+"""What Dagster shows of a run: on its page, and as lines over time in the catalog."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from filejobs_dagster.jobs.lifecycle import Ticket
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.registry import JOBS
+
+GROUP = "filejobs"
+
+FIRST = (
+    "mode",
+    "mode_reason",
+    "window",
+    "scanned",
+    "acted",
+    "would_collect",
+    "would_free_bytes",
+    "bytes_freed",
+    "truncated",
+    "stopped_reason",
+    "oldest_left",
+    "classes",
+    "samples",
+)
+"""A run's page shows the first few entries without a click: what a person asks first."""
+
+
+def catalog_assets() -> list[dg.AssetSpec]:
+    """One entry of the catalog for each job that is built.
+
+    Dagster draws the numbers of an op's output nowhere; those of an asset it plots over time. The
+    entry is external: nobody can materialize it by hand.
+    """
+    return [
+        dg.AssetSpec(
+            key=job.name,
+            group_name=GROUP,
+            description=f"{job.summary} A materialization is a live run that left nothing it was "
+            "to take; any other run that ended well, dry ones included, is an observation.",
+        )
+        for job in JOBS
+        if job.built
+    ]
+
+
+def catalog_event(
+    ticket: Ticket, outcome: Outcome
+) -> dg.AssetMaterialization | dg.AssetObservation:
+    """The numbers of a run for the catalog; only a run that swept counts as a materialization."""
+    numbers = {
+        name: value
+        for name, value in _entries(ticket, outcome).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    swept = outcome.detail.get("swept") and ticket.window.everything
+    event = dg.AssetMaterialization if swept else dg.AssetObservation
+    return event(asset_key=ticket.identity.job, metadata=numbers)
+
+
+def run_metadata(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any]:
+    """What the run's page shows: numbers, the classes as a table, samples."""
+    entries = _entries(ticket, outcome)
+    classes: Mapping[str, int] = outcome.detail.get("classes", {})
+    sizes: Mapping[str, int] = outcome.detail.get("bytes_by_class", {})
+    samples: Mapping[str, list[str]] = outcome.detail.get("samples", {})
+    if classes:
+        entries["classes"] = dg.MetadataValue.table(
+            [
+                dg.TableRecord({"class": fate, "items": count, "bytes": sizes.get(fate, 0)})
+                for fate, count in sorted(classes.items())
+            ]
+        )
+    if samples:
+        lines = [f"**{fate}**\n\n" + "\n".join(f"- `{key}`" for key in keys)
+                 for fate, keys in samples.items()]  # fmt: skip
+        entries["samples"] = dg.MetadataValue.md("\n\n".join(lines))
+    order = {name: place for place, name in enumerate(FIRST)}
+    return dict(sorted(entries.items(), key=lambda entry: order.get(entry[0], len(FIRST))))
+
+
+def _entries(ticket: Ticket, outcome: Outcome) -> dict[str, Any]:
+    """Everything that is one number, word or truth; what is unknown is left out, never zero."""
+    found = {
+        "mode": ticket.identity.mode,
+        "mode_reason": ticket.mode_reason,
+        "window": ticket.window.label or "everything due",
+        "scanned": outcome.scanned,
+        "acted": outcome.acted,
+        **outcome.detail,
+    }
+    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
