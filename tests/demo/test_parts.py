@@ -198,7 +198,7 @@ def test_the_instance_of_the_demo_is_the_one_that_is_shipped() -> None:
 
 def test_what_is_unknown_is_not_shown_as_zero() -> None:
     assert highlights("dry", {}) == "would collect unknown, would free unknown"
-    assert "bytes left unknown" in highlights("live", {})
+    assert "objects left unknown" in highlights("live", {})
 
 
 def test_the_daemons_noise_is_not_shown_and_an_alarm_is_shown_once(tmp_path: Path) -> None:

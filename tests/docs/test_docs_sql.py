@@ -13,6 +13,8 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.doctor.database import check_database
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
+from filejobs_dagster.references.operator import Column, OperatorQuery
+from filejobs_dagster.settings import SourceSettings
 from tests.docs.pages import Block, blocks, page
 
 if TYPE_CHECKING:
@@ -103,6 +105,27 @@ def test_the_first_day_gives_each_role_what_it_needs_and_no_more(fresh_roles: st
         )
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("DELETE FROM file")
+
+
+# Settings -------------------------------------------------------------------------------------
+
+
+def test_the_statement_to_explain_is_the_one_that_is_sent_and_an_index_serves_it(
+    connection: psycopg.Connection[Any],
+) -> None:
+    text = _sql("settings.md", "EXPLAIN")
+    source = SourceSettings(
+        name="avatars", sql="select avatar_key from account where avatar_key is not null"
+    )
+    sent = OperatorQuery(source).matches(Column(is_bytes=False))
+    sent = sent.replace("$2", "ARRAY['files/1']").replace("$1", "ARRAY['files/1'::bytea]")
+    sent = sent.replace("]::bytea[]", "]")
+    assert sent.split() == text.partition("EXPLAIN")[2].rstrip(";\n").split()
+
+    connection.execute("SET enable_seqscan = off")
+    plan = "\n".join(line for (line,) in _run(connection, text))
+    assert "account_avatar_key" in plan
+    assert "Index Cond" in plan
 
 
 # Integrating ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
@@ -11,15 +12,22 @@ import pytest
 import yaml
 
 from filejobs_dagster.cli.main import Commands
-from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.upload_reservations.removal import WHY_STOPPED
+from filejobs_dagster.jobs.upload_reservations import totals
+from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
+from filejobs_dagster.jobs.upload_reservations.removal import MOST_REFUSED_IN_A_ROW, WHY_STOPPED
+from filejobs_dagster.jobs.upload_reservations.totals import SAMPLE
+from filejobs_dagster.ledger.mirror import SILENCE
 from filejobs_dagster.ledger.prometheus import exposition
 from filejobs_dagster.ledger.standing import Word
+from filejobs_dagster.ledger.watermark import OVERLAP, WIDE_SCAN
 from filejobs_dagster.ledger.words import TriggerKind
 from filejobs_dagster.objects import gate
+from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.configs import UploadReservationsConfig
-from filejobs_dagster.orchestration.sensors import all_sensors
+from filejobs_dagster.orchestration.sensors import NO_USE_IN_TRYING_SOONER, all_sensors
+from filejobs_dagster.orchestration.shown import catalog_assets
+from filejobs_dagster.postgres.transient import TRIES
 from filejobs_dagster.registry import JOBS
 from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
 from tests.installation import Installation, make_installation
@@ -57,6 +65,15 @@ def _first_column(text: str) -> set[str]:
     return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
 
 
+def _constants_of_the_gate() -> set[str]:
+    """Every reason to keep a key for its name's sake."""
+    return {
+        value
+        for name, value in vars(gate).items()
+        if name.isupper() and not name.startswith("_") and isinstance(value, str)
+    }
+
+
 # The collector --------------------------------------------------------------------------------
 
 
@@ -69,8 +86,8 @@ def test_every_field_of_a_record_is_explained(
     explained = _first_column(COLLECTOR)
     job = definitions.resolve_job_def("upload_reservations")
     with dg.instance_for_test() as instance:
-        for tags in ({}, {"filejobs/mode": "live"}):
-            assert job.execute_in_process(instance=instance, tags=tags).success
+        for asked in ({}, {"filejobs/mode": "live"}):
+            assert job.execute_in_process(instance=instance, tags=asked).success
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
     assert [len(details), *(bool(detail) for detail in details)] == [2, True, True]
     for detail in details:
@@ -79,11 +96,14 @@ def test_every_field_of_a_record_is_explained(
 
 
 def test_every_class_is_explained() -> None:
-    source = inspect.getsource(upload_reservations)
-    noted = set(re.findall(r'note\(\s*"([^"]+)"', source))
-    assert {"deleted", "never arrived", "bytes left", "claim refused"} <= noted
-    reasons = {gate.NOT_OWNED, gate.PROTECTED, gate.DIRECTORY_MARKER, gate.NOT_UTF8}
-    missing = (noted | {f"kept: {reason}" for reason in reasons}) - _first_column(COLLECTOR)
+    noted = set(re.findall(r'note\(\s*"([^"]+)"', inspect.getsource(totals)))
+    assert noted == {"deleted", "marked", "already gone"}
+    named = {totals.WOULD_COLLECT, totals.WON_BY_OTHERS, totals.CLAIM_REFUSED,
+             totals.NEVER_ARRIVED, totals.BYTES_LEFT}  # fmt: skip
+    reasons = _constants_of_the_gate()
+    assert "ambiguous path" in reasons
+    kept = {f"{totals.KEPT}{reason}" for reason in reasons}
+    missing = (noted | named | kept) - _first_column(COLLECTOR)
     assert not missing
 
 
@@ -105,11 +125,10 @@ def test_every_example_of_a_run_config_is_one(path: Path, definitions: dg.Defini
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     job = definitions.resolve_job_def("upload_reservations")
     assert dg.validate_run_config(job, config)
-    # Dagster checks names and types; bounds are checked by the model when the run begins.
-    values = config["ops"]["upload_reservations"]["config"]
-    assert UploadReservationsConfig(**values).dry_run is (
-        path.name == "upload_reservations_dry.yaml"
-    )
+    # Dagster checks names and types; bounds are checked by the op when the run begins.
+    asked = UploadReservationsConfig(**config["ops"]["upload_reservations"]["config"])
+    assert asked.mistakes() == []
+    assert asked.dry_run is (path.name == "upload_reservations_dry.yaml")
     assert f"-c examples/{path.name}" in path.read_text(encoding="utf-8")
 
 
@@ -161,6 +180,35 @@ def test_every_sensor_is_explained(installation: Installation, definitions: dg.D
     names = {sensor.name for sensor in all_sensors(loaded, jobs)}  # type: ignore[arg-type]
     assert "upload_reservations_backlog" in names
     assert names <= _first_column(page("running-dagster.md").text)
+
+
+def test_every_tag_that_a_run_gets_is_explained() -> None:
+    for tag in (tags.MODE, tags.EFFECTIVE_MODE, tags.EXCLUSIVE, tags.MAX_RUNTIME):
+        assert f"`{tag}`" in page("running-dagster.md").text
+
+
+def test_the_catalog_entries_are_named() -> None:
+    for asset in catalog_assets():
+        assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").text
+
+
+def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
+    written_out = {
+        "silent for two minutes (lost)": timedelta(minutes=2) == SILENCE,
+        "the last 35 days": timedelta(days=35) == WIDE_SCAN,
+        "ten minutes overlapping": timedelta(minutes=10) == OVERLAP,
+        "for 15 minutes after a run that collected nothing": (
+            timedelta(minutes=15) == NO_USE_IN_TRYING_SOONER
+        ),
+        "the tenth object in a row": MOST_REFUSED_IN_A_ROW == 10,
+        "Dagster ends a run ten minutes later": timedelta(minutes=10) == tags.SLACK,
+        "the claim is tried 4 times": TRIES == 4,
+        "counted up to 10,000": MOST_WITHOUT_EXPIRY == 10_000,
+        "up to 20 keys of each class": SAMPLE == 20,
+    }
+    text = "\n".join(each.text for each in pages())
+    assert {words for words in written_out if words not in text} == set()
+    assert {words for words, holds in written_out.items() if not holds} == set()
 
 
 def test_the_map_says_which_jobs_are_not_built() -> None:

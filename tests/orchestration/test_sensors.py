@@ -239,7 +239,8 @@ def test_a_run_whose_process_ended_after_its_final_word_is_recorded_and_ended_in
     run = started(code, dg.DagsterRunStatus.STARTED)
     code.installation.execute(
         "INSERT INTO job_progress"
-        " (run_id, installation, job, mode, trigger, holder, scanned, acted, detail, outcome, finished_at, heartbeat_at) VALUES (%s, 'test', 'upload_reservations',"
+        " (run_id, installation, job, mode, trigger, holder, scanned, acted, detail, outcome,"
+        " finished_at, heartbeat_at) VALUES (%s, 'test', 'upload_reservations',"
         " 'live', 'schedule', 'somebody', 3, 3, '{}', 'ok',"
         " now() - interval '5 min', now() - interval '5 min')",
         (run.run_id,),
