@@ -125,8 +125,8 @@ def _job_freshness(loaded: Loaded) -> dg.SensorDefinition:
         name="job_freshness",
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Fails whenever a job is failed, stale, behind or has never run, with a table "
-        "of which and why. It dies with the daemon: let `filejobs status --check` look from "
+        description="Fails whenever a job is failed, stale, behind or has never run, and says "
+        "which and why. It dies with the daemon: let `filejobs status --check` look from "
         "outside.",
     )
     def job_freshness() -> dg.SkipReason:

@@ -87,9 +87,16 @@ class Bookkeeping:
         try:
             trying_again(self._write_result, event)
         except GivenUp:
-            with self._context.database.transaction(self._context.connection) as cursor:
-                append(cursor, [event])
+            trying_again(self._write_event, event)
             raise
+
+    def commit_event_of_result(self, **facts: Any) -> None:
+        """Write what became of the intent for a run that may not write its totals any more."""
+        trying_again(self._write_event, self._event_of_objects("objects.delete.result", **facts))
+
+    def _write_event(self, event: dict[str, Any]) -> None:
+        with self._context.database.transaction(self._context.connection) as cursor:
+            append(cursor, [event])
 
     def _write_result(self, event: dict[str, Any]) -> None:
         with self._context.database.transaction(self._context.connection) as cursor:

@@ -137,7 +137,7 @@ class Collection:
         self._books.batch += 1
         sizes = self._removal.sizes([reservation.key for reservation in batch])
         for reservation in batch:
-            self._books.totals.note(WOULD_COLLECT, reservation.key, sizes.get(reservation.key))
+            self._books.totals.note_measured(WOULD_COLLECT, reservation.key, sizes)
         self._books.commit_totals()
 
     def _claim_batch(

@@ -127,11 +127,15 @@ class Removal:
         stopped: DeletionStopped,
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails."""
-        if isinstance(stopped.__cause__, GivenUp | LeaseLost):
-            # Whoever holds the locks now may be at work: the intent on the audit chain names the
-            # keys, and the progress row counts them as left.
-            raise stopped.__cause__
         done = stopped.deleted_so_far
+        if isinstance(stopped.__cause__, GivenUp | LeaseLost):
+            # Whoever holds the locks now may be at work. The progress row counts the whole batch
+            # as left, and the audit log keeps the intent; what did go is added to it.
+            if done.answered():
+                self._books.commit_event_of_result(
+                    deleted=list(done.deleted), failed=dict(done.failed), stopped=stopped.reason
+                )
+            raise stopped.__cause__
         self._books.totals.note_deletion(absent, done, stopped.kept, sizes)
         answered = {*absent, *done.answered(), *stopped.kept}
         left = [key for key in keys if key not in answered]

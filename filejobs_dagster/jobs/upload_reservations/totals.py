@@ -25,8 +25,6 @@ NEVER_ARRIVED = "never arrived"
 BYTES_LEFT = "bytes left"
 KEPT = "kept: "
 
-_WITH_BYTES = frozenset({"deleted", "marked"})
-
 
 @dataclass(frozen=True)
 class Reservation:
@@ -54,7 +52,7 @@ class Totals:
         classes: Every candidate's fate, by class.
         bytes_by_class: The bytes of those classes, where they were measured.
         samples: A few keys of each class that somebody may want to look at.
-        unmeasured: Objects whose size is not known, so that bytes are a floor.
+        unmeasured: Objects whose size is not known, by class: their bytes are missing.
     """
 
     live: bool
@@ -67,18 +65,22 @@ class Totals:
     classes: Counter[str] = field(default_factory=Counter)
     bytes_by_class: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
-    unmeasured: int = 0
+    unmeasured: Counter[str] = field(default_factory=Counter)
 
     def note(self, fate: str, key: str, size: int | None = None, why: str | None = None) -> None:
         """Count one key under its fate."""
         self.classes[fate] += 1
         if size is not None:
             self.bytes_by_class[fate] += size
-        elif fate in _WITH_BYTES:
-            self.unmeasured += 1
         shown = self.samples.setdefault(fate, [])
         if len(shown) < SAMPLE:
             shown.append(display_key(key) if why is None else f"{display_key(key)}: {why}")
+
+    def note_measured(self, fate: str, key: str, sizes: Mapping[str, int | None]) -> None:
+        """Count one key with its size, which is 0 for no object and unknown without an entry."""
+        self.note(fate, key, sizes.get(key))
+        if key not in sizes:
+            self.unmeasured[fate] += 1
 
     def note_untouched(self, fate: str, key: str, why: str | None = None) -> None:
         """Count a row that stays, because it may not or cannot be claimed."""
@@ -96,9 +98,9 @@ class Totals:
         for key in absent:
             self.note(NEVER_ARRIVED, key)
         for key in deletion.deleted:
-            self.note("deleted", key, sizes.get(key))
+            self.note_measured("deleted", key, sizes)
         for key in deletion.marked:
-            self.note("marked", key, sizes.get(key))
+            self.note_measured("marked", key, sizes)
         for key in deletion.already_gone:
             self.note("already gone", key)
         for key, reason in kept.items():
@@ -140,11 +142,10 @@ class Totals:
             "bytes_freed": self._bytes("deleted"),
             "objects_left": self.objects_left,
             "never_arrived": self.classes[NEVER_ARRIVED] if self.measured else None,
-            "unmeasured": self.unmeasured,
+            "unmeasured": self.unmeasured.total(),
         }
 
     def _bytes(self, fate: str) -> int | None:
         """The bytes of a class; a floor when some were not measured, None when none was."""
-        if not self.measured or (self.classes[fate] and self.unmeasured >= self.classes[fate]):
-            return None
-        return self.bytes_by_class[fate]
+        nothing_measured = self.classes[fate] > 0 and self.unmeasured[fate] == self.classes[fate]
+        return None if nothing_measured or not self.measured else self.bytes_by_class[fate]
