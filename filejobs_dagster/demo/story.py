@@ -231,7 +231,10 @@ def _say_checked(checked: Checked, answers: Answers, progress: Progress) -> None
 def _show_record(settings: Settings, progress: Progress) -> None:
     console = progress.console
     console.print()
-    console.print(tables.run_table(runs(settings)))
+    rows = runs(settings)
+    console.print(tables.run_table(rows))
+    for line in tables.run_details(rows):
+        progress.say(line)
     console.print()
     console.print(tables.standing_table(standings_of_all(settings)))
     console.print()

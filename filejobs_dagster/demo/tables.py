@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -28,12 +29,21 @@ BYTES_IN_A_UNIT = 1024
 
 
 def run_table(rows: Sequence[RunRow]) -> Table:
-    """The rows of `job_run`, with what matters most of `detail`."""
-    table = Table(title="job_run", title_justify="left", title_style="bold")
+    """The rows of `job_run`; what matters most of `detail` goes into lines of its own.
+
+    A column for it would leave no room in a terminal of 80 columns.
+    """
+    table = Table(
+        title="job_run",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for heading in ("id", "job", "outcome", "mode", "trigger", "scanned", "acted", "window"):
         number = heading in {"id", "scanned", "acted"}
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    table.add_column("in detail", ratio=1)
     for row in rows:
         table.add_row(
             str(row.id),
@@ -44,9 +54,13 @@ def run_table(rows: Sequence[RunRow]) -> Table:
             _count(row.scanned),
             _count(row.acted),
             str(row.detail.get("window", {}).get("covers", "?")),
-            highlights(row.mode, row.detail),
         )
     return table
+
+
+def run_details(rows: Sequence[RunRow]) -> list[str]:
+    """What matters most of the `detail` of each row, a line a run."""
+    return [f"{row.id} ({row.mode}): {highlights(row.mode, row.detail)}" for row in rows]
 
 
 def highlights(mode: str, detail: Mapping[str, Any]) -> str:
@@ -67,7 +81,9 @@ def highlights(mode: str, detail: Mapping[str, Any]) -> str:
 
 def standing_table(standings: Sequence[Standing]) -> Table:
     """Every job's standing; what was never run is as visible as what was."""
-    table = Table(title="standing of every job", title_justify="left", title_style="bold")
+    table = Table(
+        title="standing of every job", title_justify="left", title_style="bold", box=SIMPLE_HEAD
+    )
     for heading in ("job", "standing", "mode", "last success"):
         table.add_column(heading, no_wrap=True)
     table.add_column("why", ratio=1)
