@@ -126,10 +126,10 @@ def migration_script(
         f"-- {len(outstanding)} outstanding, for the schema {quoted}.",
         "-- Stop at the first error: psql -v ON_ERROR_STOP=1",
         "BEGIN;",
-        f"{migrations._LOCK};",  # noqa: SLF001
+        f"{migrations.LOCK};",
         *([f"CREATE SCHEMA {quoted};"] if make_schema else []),
         f"SELECT set_config('search_path', '{path}', true);",
-        f"{migrations._RECORD_TABLE.strip()};",  # noqa: SLF001
+        f"{migrations.RECORD_TABLE.strip()};",
     ]
     for migration in outstanding:
         parts += [

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^(?P<number>\d{4})_[a-z0-9_]+\.sql$")
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('filejobs/migrate', 0))"
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('filejobs/migrate', 0))"
 
-_RECORD_TABLE = """
+RECORD_TABLE = """
 CREATE TABLE IF NOT EXISTS filejobs_migration (
     number     integer PRIMARY KEY,
     name       text NOT NULL,
@@ -101,7 +101,7 @@ def migrate(
         _wait_for_other_migrations(cursor)
         if not _schema_exists(cursor, schema):
             cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-        cursor.execute(_RECORD_TABLE)
+        cursor.execute(RECORD_TABLE)
         outstanding = _outstanding(cursor, shipped() if available is None else available)
         for migration in outstanding:
             # The text is a file of this package and holds no parameters.
@@ -135,7 +135,7 @@ def _wait_for_other_migrations(cursor: psycopg.Cursor[TupleRow]) -> None:
     """Take the lock, however long another caller's migrations need; then limit waiting again."""
     cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', '0', true)")
     usual = one(cursor)[0]
-    cursor.execute(_LOCK)
+    cursor.execute(LOCK)
     cursor.execute("SELECT set_config('lock_timeout', %s, true)", (usual,))
 
 
