@@ -1,5 +1,7 @@
 """All definitions, made from the settings or from their mistakes."""
 
+import warnings
+
 import dagster as dg
 
 from filejobs_dagster.orchestration.jobs import all_jobs
@@ -14,10 +16,15 @@ def build_definitions(loaded: Loaded) -> dg.Definitions:
     """Jobs, schedules, sensors and resources; never raises because of the settings."""
     jobs = all_jobs(loaded)
     by_name = {job.name: job for job in jobs}
+    with warnings.catch_warnings():
+        # Dagster's own sensor decorator passes the parameter that Dagster warns of, once for each
+        # sensor in the log of every process that loads this location.
+        warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
+        sensors = all_sensors(loaded, by_name)
     return dg.Definitions(
         assets=catalog_assets(),
         jobs=jobs,
         schedules=all_schedules(loaded, by_name),
-        sensors=all_sensors(loaded, by_name),
+        sensors=sensors,
         resources={} if loaded.settings is None else bucket_resources(loaded.settings),
     )
