@@ -57,16 +57,43 @@ SELECT format('USAGE on schema %%s', %(schema)s::text)
 """
 
 
-def check_database(database: Database, connection: Connection) -> Iterator[Finding]:
+def check_database(
+    database: Database, connection: Connection, installation: str
+) -> Iterator[Finding]:
     """Look at everything that one open connection can tell."""
     yield _version(database, connection)
     schema = _schema(database)
     yield schema
     with database.transaction(connection, read_only=True) as cursor:
-        yield _privileges(cursor, database.schema, complete=schema.verdict == "ok")
+        privileges = _privileges(cursor, database.schema, complete=schema.verdict == "ok")
+        yield privileges
         yield _primary(cursor)
         yield _pooler(cursor, connection.info.backend_pid)
         yield _clock(cursor)
+        if schema.verdict == privileges.verdict == "ok":
+            yield _installations(cursor, installation)
+
+
+def _installations(cursor: psycopg.Cursor[TupleRow], installation: str) -> Finding:
+    """Two installations on one schema would claim each other's rows and look into one bucket."""
+    cursor.execute(
+        """
+        SELECT installation FROM job_progress WHERE installation <> %(own)s
+        UNION
+        SELECT installation FROM mirror_watermark WHERE installation <> %(own)s
+        LIMIT 5
+        """,
+        {"own": installation},
+    )
+    others = ", ".join(sorted(row[0] for row in cursor.fetchall()))
+    if not others:
+        return ok("installations", f"only {installation} works on this schema")
+    return warning(
+        "installations",
+        f"{others} worked on this schema, too",
+        "give each installation a schema or a database of its own: they would claim each other's "
+        "rows. After a renaming, open runs of the old name are no longer recorded",
+    )
 
 
 def _version(database: Database, connection: Connection) -> Finding:

@@ -55,7 +55,11 @@ def _installation(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Find
                 yield skipped(name, "the database does not answer")
         else:
             reached = connection
-            yield from _each("database", lambda: check_database(database, reached), secrets)
+            yield from _each(
+                "database",
+                lambda: check_database(database, reached, settings.installation),
+                secrets,
+            )
         yield from _buckets(settings, database, connection, secrets)
 
 

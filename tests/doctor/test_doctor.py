@@ -403,6 +403,21 @@ def test_it_works_where_nothing_can_be_written(
     assert [entry["Key"] for entry in listed] == ["files/one"]
 
 
+def test_another_installation_on_the_same_schema_is_a_warning(
+    patient: Patient, connection: psycopg.Connection
+) -> None:
+    assert patient.one("installations").verdict == "ok"
+    connection.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder)"
+        " VALUES ('r', 'stranger', 'upload_reservations', 'live', 'cli', 'somebody')"
+    )
+
+    finding = patient.one("installations")
+
+    assert finding.verdict == "warning"
+    assert "stranger" in finding.found
+
+
 def test_a_server_process_that_was_not_announced_is_a_pooler(database_url: str) -> None:
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
         direct = _pooler(cursor, connection.info.backend_pid)
