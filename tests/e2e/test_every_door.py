@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
 
 
-def test_cli_launch_schedule_sensor_and_backfill_are_each_recorded_once(
+def test_cli_launch_schedule_and_backfill_are_each_recorded_once(
     deployment: Deployment,
 ) -> None:
     installation = deployment.installation
-    installation.job(schedule="* * * * *", backlog_over=20, stale_after="2h")
+    installation.job(schedule="* * * * *", stale_after="2h")
     today = datetime.now(timezone.utc).date()
     days = [(today - timedelta(days=ago)).isoformat() for ago in (5, 4, 3)]
     deployment.installation.write()
@@ -51,14 +51,9 @@ def test_cli_launch_schedule_sensor_and_backfill_are_each_recorded_once(
     backfilled = wait_until(
         lambda: recorded("backfill", 3), "three days are recorded: " + MODULE, 120
     )
-    for number in range(30):
-        installation.execute(
-            "INSERT INTO file (storage_key, upload_expires_at) VALUES (%s, now() - interval '1 h')",
-            (f"files/backlog-{number}",),
-        )
     wait_until(
-        lambda: recorded("cli", 2) and (recorded("schedule", 1) or recorded("sensor", 1)),
-        "the command line's runs and a scheduled or sensed one are recorded",
+        lambda: recorded("cli", 2) and recorded("schedule", 1),
+        "the command line's runs and a scheduled one are recorded",
         150,
     )
 
@@ -66,10 +61,9 @@ def test_cli_launch_schedule_sensor_and_backfill_are_each_recorded_once(
     assert all((r["outcome"], r["mode"], r["acted"]) == ("ok", "live", 1) for r in backfilled)
     modes = sorted(str(record["mode"]) for record in recorded("cli", 2))
     assert modes == ["dry", "live"]
-    for kind in ("schedule", "sensor"):
-        for record in recorded(kind, 0):
-            assert (record["outcome"], record["mode"]) == ("ok", "live")
-            assert record["detail"]["window"] == {"covers": "everything"}
+    for record in recorded("schedule", 1):
+        assert (record["outcome"], record["mode"]) == ("ok", "live")
+        assert record["detail"]["window"] == {"covers": "everything"}
     deployment.stop()
     deployment.reconcile()
     finished = deployment.finished()
@@ -77,3 +71,27 @@ def test_cli_launch_schedule_sensor_and_backfill_are_each_recorded_once(
     assert sorted(r["run_id"] for r in records) == sorted(finished)
     scheduled = [run for run in finished.values() if "dagster/schedule_name" in run.tags]
     assert all(run.tags["dagster/partition"] >= today.isoformat() for run in scheduled)
+
+
+def test_a_backlog_starts_one_run_by_its_sensor_which_is_recorded_once(
+    deployment: Deployment,
+) -> None:
+    installation = deployment.installation
+    installation.document["jobs"]["upload_reservations"] = {
+        "by_hand": True,
+        "mode": "live",
+        "backlog_over": 20,
+    }
+    installation.reserve_many([f"files/{number}" for number in range(30)])
+    installation.write()
+    deployment.start_code_server()
+    deployment.start_daemon()
+
+    [record] = wait_until(installation.records, "the run of the sensor is recorded", 150)
+
+    assert record["detail"]["trigger"] == {"kind": "sensor", "name": "upload_reservations_backlog"}
+    assert (record["outcome"], record["mode"], record["acted"]) == ("ok", "live", 30)
+    assert record["detail"]["window"] == {"covers": "everything"}
+    deployment.stop()
+    deployment.reconcile()
+    assert [row["run_id"] for row in installation.records()] == list(deployment.finished())
