@@ -66,7 +66,14 @@ def events(installation: Installation, kind: str) -> list[dict[str, Any]]:
 
 
 def owned(keys: list[str]) -> set[str]:
-    return {key for key in keys if key.startswith("files/") and not key.endswith("/")}
+    """Keys that may go: in the owned prefix, no marker, and no path that a proxy may resolve."""
+    return {
+        key
+        for key in keys
+        if key.startswith("files/")
+        and not key.endswith("/")
+        and not {".", ".."} & set(key.split("/"))
+    }
 
 
 def test_reservations_of_odd_keys_are_collected_and_every_twin_of_the_living_stays(
