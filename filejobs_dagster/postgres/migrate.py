@@ -121,7 +121,7 @@ def outstanding(database: Database) -> list[Migration]:
         DatabaseUnavailable: The database could not be reached.
     """
     with (
-        database.connect("migrations") as connection,
+        database.connect("a look at the migrations") as connection,
         database.transaction(connection, read_only=True) as cursor,
     ):
         cursor.execute("SELECT to_regclass('filejobs_migration') IS NOT NULL")

@@ -23,6 +23,10 @@ MACROS: dict[str, str] = {
 """The macros that both cronsim and Dagster know, with the five fields they stand for."""
 
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
+_LONGEST_STEP = {"minute": 59, "hour": 23, "day of month": 30, "month": 11, "day of week": 6}
+"""A longer step never comes a second time in its field: `*/75` minutes would mean hourly."""
+
+_STEP = re.compile(r"/([0-9]+)")
 _HOW = (
     'write five fields in quotes, such as "*/15 * * * *" or "0 3 * * MON", or one of '
     + ", ".join(MACROS)
@@ -77,6 +81,13 @@ def _check_fields(text: str, fields: list[str]) -> None:
         if not _spelled_for_dagster(name, field) or not _known(" ".join(alone)):
             raise mistake(
                 f"{shown(text)} is not a cron expression: its {name} {shown(field)} is wrong", _HOW
+            )
+        longest = _LONGEST_STEP[name]
+        if any(int(step) > longest for step in _STEP.findall(field)):
+            raise mistake(
+                f"{shown(text)} does not mean what it says: a step in the {name} starts anew with "
+                f"each range, so it can be at most {longest}",
+                'write the moments themselves, such as "0 * * * *" for every hour',
             )
 
 

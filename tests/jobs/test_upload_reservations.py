@@ -15,7 +15,7 @@ from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import BucketUnavailable
-from filejobs_dagster.postgres.locks import exclusive_lock, lock_number
+from filejobs_dagster.postgres.locks import LeaseLost, exclusive_lock, lock_number
 
 if TYPE_CHECKING:
     import uuid
@@ -169,6 +169,54 @@ def test_a_grace_leaves_young_ones_alone(installation: Installation, collect: Co
 
     assert outcome.acted == 1
     assert installation.keys() == {"files/young"}
+
+
+def test_what_is_left_is_overdue_from_the_end_of_its_grace_on(
+    installation: Installation, collect: Collector
+) -> None:
+    installation.reserve("files/1", due_ago=HOUR * 3)
+    installation.reserve("files/2", due_ago=HOUR * 2)
+
+    outcome = collect(grace=HOUR, limit=1)
+
+    expired = installation.value("SELECT upload_expires_at FROM file")
+    assert datetime.fromisoformat(outcome.detail["oldest_left"]) == expired + HOUR
+
+
+def test_the_claim_repeats_state_and_expiry_in_its_outer_where() -> None:
+    outer = upload_reservations.CLAIM.split("FOR UPDATE SKIP LOCKED)")[1]
+
+    for predicate in (
+        "state = 'pending'",
+        "upload_expires_at IS NOT NULL",
+        "upload_expires_at >= %(from)s",
+        "upload_expires_at < %(before)s",
+        "RETURNING",
+    ):
+        assert predicate in outer
+
+
+def test_a_run_that_lost_its_locks_between_two_batches_claims_nothing_more(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.reserve_many([f"files/{n}" for n in range(20)])
+    remove = Removal.remove
+
+    def then_lose_them(self: Any, keys: Any) -> None:
+        remove(self, keys)
+
+        def lost() -> None:
+            raise LeaseLost("another run holds the lock")
+
+        monkeypatch.setattr(self._context.lease, "prove", lost)
+
+    monkeypatch.setattr(Removal, "remove", then_lose_them)
+
+    outcome = collect(batch_size=10, count_bytes=False)
+
+    assert not outcome.ok
+    assert outcome.acted == 10
+    assert installation.value("SELECT count(*) FROM file") == 10
 
 
 def test_an_expiry_equal_to_the_cutoff_is_not_expired(

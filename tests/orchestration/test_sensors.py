@@ -153,6 +153,7 @@ def test_a_run_that_cannot_be_recorded_does_not_stand_in_the_way_of_the_others(
     with pytest.raises(Exception, match=poison):
         code.sensor("job_run_reconciler")
     assert [r["run_id"] for r in code.installation.records()] == [good]
+    assert code.installation.execute("SELECT read_until FROM mirror_watermark") == []
 
     monkeypatch.setattr("filejobs_dagster.orchestration.reconcile.mirror", mirror)
     code.sensor("job_run_reconciler")
@@ -270,3 +271,44 @@ def test_a_run_whose_events_cannot_be_read_is_recorded_without_its_reason(
     assert "Recorded 2" in code.sensor("job_run_reconciler").skip_message
     [failed] = [r for r in code.installation.records() if r["outcome"] == "failed"]
     assert "could not be read" in failed["error"]
+
+
+def test_a_run_whose_record_stands_is_ended_in_dagster_too(code: Code) -> None:
+    run = started(code, dg.DagsterRunStatus.STARTED)
+    young = started(code, dg.DagsterRunStatus.STARTED)
+    code.installation.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, closed_at)"
+        " SELECT id, 'test', 'upload_reservations', 'live', 'cli', 'somebody', closed"
+        " FROM (VALUES (%s, now() - interval '5 min'), (%s, now())) AS given (id, closed)",
+        (run.run_id, young.run_id),
+    )
+
+    code.sensor("job_run_reconciler")
+
+    states = {r.run_id: r.status.value for r in code.instance.get_runs()}
+    assert states == {run.run_id: "FAILURE", young.run_id: "STARTED"}
+
+
+@pytest.mark.parametrize("ended", ["success", "failure", "canceled"])
+def test_a_run_status_sensor_wakes_the_mirror_for_ours_and_for_runs_without_a_location(
+    code: Code, ended: str
+) -> None:
+    definitions = code.definitions
+    sensor: Any = definitions.resolve_sensor_def(f"job_run_mirror_{ended}")
+    assert sensor.sensor_type.value == "RUN_STATUS"
+    ours = code.run()
+    event = ours.all_events[-1]
+
+    def wake(run: dg.DagsterRun) -> None:
+        context = dg.build_run_status_sensor_context(
+            sensor_name=sensor.name, dagster_instance=code.instance,
+            dagster_run=run, dagster_event=event,
+        )  # fmt: skip
+        sensor(context)
+
+    stranger = ours.dagster_run.with_tags({tags.INSTALLATION: "other"})
+    wake(stranger)
+    assert code.installation.records() == []
+
+    wake(ours.dagster_run)
+    assert [row["run_id"] for row in code.installation.records()] == [ours.run_id]

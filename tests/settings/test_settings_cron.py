@@ -110,6 +110,12 @@ def test_no_text_is_accepted_that_dagster_refuses(text: str) -> None:
     assert checked is None or is_valid_cron_string(checked)
 
 
+@pytest.mark.parametrize("text", ["*/75 * * * *", "0 */24 * * *", "0 0 1 */12 *"])
+def test_a_step_that_never_comes_a_second_time_is_refused(text: str) -> None:
+    with pytest.raises(PydanticCustomError, match="does not mean what it says"):
+        checked_cron(text)
+
+
 def test_the_wrong_field_is_named() -> None:
     with pytest.raises(PydanticCustomError, match="its hour '25' is wrong"):
         checked_cron("0 25 * * *")
