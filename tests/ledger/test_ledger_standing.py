@@ -141,7 +141,13 @@ CASES = [
         stale=False,
         behind=False,
     ),
-    Case("something old is left, no threshold", "ok", "ok", [ok(1, detail=left(ago(days=9)))]),
+    Case(
+        "something old is left, no threshold",
+        "ok",
+        "ok",
+        [ok(1, detail=left(ago(days=9), stopped_reason="limit"))],
+        reason="and left some, because of limit: the oldest due since",
+    ),
     Case(
         "a job that does not say what it left",
         "ok",
