@@ -1,7 +1,7 @@
 """The operator's buckets as Dagster resources.
 
-They take no run config. Whatever the Launchpad can set, somebody sets: another bucket's name, or a
-secret that Dagster then stores and shows.
+They take no run config, unlike dagster-aws's S3Resource. Whatever the Launchpad can set, somebody
+sets: another bucket's name, or a secret that Dagster then stores and shows.
 """
 
 import re
