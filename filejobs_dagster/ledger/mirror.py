@@ -270,7 +270,7 @@ def _why(run: FinishedRun, *, never_started: bool) -> str:
     if run.ended == "success":
         return f"Dagster reports success, but the run left no final word{reason}"
     if never_started and run.started_at is not None:
-        return f"Refused before anything was touched{reason}"
+        return f"Ended before anything was touched{reason}"
     if never_started:
         return f"The run never started{reason}"
     if run.ended == "lost":

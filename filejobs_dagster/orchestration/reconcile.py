@@ -163,9 +163,12 @@ class _Reconciliation:
         record = self._instance.get_run_record_by_id(run.run_id)
         if record is not None and record.dagster_run.status in OVER:
             self._record(connection, record)
-        elif record is None or run.lost or run.abandoned:
-            self._mirror(connection, self._by_itself(run, known=record is not None))
-        if record is not None and (run.lost or run.abandoned):
+        elif record is None:
+            self._mirror(connection, self._by_itself(run, known=False))
+        elif (run.lost or run.abandoned) and self._mirror(
+            connection, self._by_itself(run, known=True)
+        ):
+            # Only then: a run that has shown itself meanwhile gets no record, and goes on.
             self._end_in_dagster(record.dagster_run)
 
     def _end_leftovers(self, connection: Connection) -> None:

@@ -117,7 +117,7 @@ def test_a_config_that_a_person_gets_wrong_is_refused_before_anything_is_touched
     assert code.installation.progress() == []
     row = record(code)
     assert row["outcome"] == "failed"
-    assert row["error"].startswith("Refused before anything was touched")
+    assert row["error"].startswith("Ended before anything was touched")
     assert said in row["error"]
 
 

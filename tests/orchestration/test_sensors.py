@@ -9,9 +9,11 @@ import dagster as dg
 import psycopg
 import pytest
 
+from filejobs_dagster.ledger import mirror as mirror_module
 from filejobs_dagster.ledger.mirror import mirror
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.reconcile import reconcile
+from filejobs_dagster.postgres.locks import Lease, run_lock
 
 if TYPE_CHECKING:
     from tests.orchestration.conftest import Code
@@ -312,3 +314,34 @@ def test_a_run_status_sensor_wakes_the_mirror_for_ours_and_for_runs_without_a_lo
 
     wake(ours.dagster_run)
     assert [row["run_id"] for row in code.installation.records()] == [ours.run_id]
+
+
+def test_a_run_that_showed_itself_after_it_looked_lost_is_neither_recorded_nor_ended(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(code, dg.DagsterRunStatus.STARTED)
+    code.installation.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder)"
+        " VALUES (%s, 'test', 'upload_reservations', 'live', 'cli', 'somebody')",
+        (run.run_id,),
+    )
+    look = mirror_module.open_runs
+
+    def look_then_the_run_takes_its_lock(*arguments: Any, **options: Any) -> Any:
+        found = look(*arguments, **options)
+        lease.take(run_lock("public", run.run_id))
+        return found
+
+    lease = Lease(code.installation.database, "the run that came back")
+    monkeypatch.setattr(
+        "filejobs_dagster.orchestration.reconcile.open_runs", look_then_the_run_takes_its_lock
+    )
+
+    done = reconcile(code.instance, code.installation.settings(), silence=timedelta(0))
+    lease.release()
+
+    assert (done.recorded, done.ended) == ([], [])
+    current = code.instance.get_run_by_id(run.run_id)
+    assert current is not None
+    assert current.status == dg.DagsterRunStatus.STARTED
+    assert code.installation.records() == []
