@@ -238,10 +238,16 @@ def test_a_mirror_that_records_a_run_twice_is_found_out(
     assert guarded_of(finding)["records"] == 100
 
 
+# The pause stands where the lock stood: both appenders have read the head before either moves it.
+# Without it, the INSERT that waits for an uncommitted head row would often hide the fork.
 WITHOUT_THE_LOCK = """
 DO $$
 BEGIN
-    EXECUTE replace(pg_get_functiondef('audit_append_many'::regproc), 'FOR UPDATE', '');
+    EXECUTE replace(
+        pg_get_functiondef('audit_append_many'::regproc),
+        'FOR UPDATE;',
+        '; PERFORM pg_sleep(0.2);'
+    );
 END
 $$
 """
