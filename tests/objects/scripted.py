@@ -74,6 +74,8 @@ def result(
 def scripted_s3() -> Iterator[ScriptedS3]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body in one piece: in two, the second waits for the first to be acknowledged.
+        wbufsize = -1
 
         def answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

@@ -1,0 +1,30 @@
+"""Streams of sorted blocks that meet on disk: spool, sort and merge in flat memory.
+
+An item is a key (`bytes`) or a tuple whose first element is the key. A block is a sorted list of
+at most some ten thousand items. The order is that of the bytes, which is also the order of UTF-8's
+code points, and never that of a locale or of UTF-16.
+"""
+
+from filejobs_dagster.streams.blocks import Block, Item, first
+from filejobs_dagster.streams.cursor import Cursor
+from filejobs_dagster.streams.merging import merge, without_repeats
+from filejobs_dagster.streams.order import OutOfOrder, in_order
+from filejobs_dagster.streams.scratch import NotEnoughRoom, Scratch
+from filejobs_dagster.streams.sorter import Sorter
+from filejobs_dagster.streams.spool import Spool, SpoolDamaged
+
+__all__ = [
+    "Block",
+    "Cursor",
+    "Item",
+    "NotEnoughRoom",
+    "OutOfOrder",
+    "Scratch",
+    "Sorter",
+    "Spool",
+    "SpoolDamaged",
+    "first",
+    "in_order",
+    "merge",
+    "without_repeats",
+]

@@ -1,0 +1,55 @@
+"""Keys at which ranges, orders and spellings go wrong."""
+
+from __future__ import annotations
+
+from tests.objects.odd_keys import ODD_KEYS
+
+BELOW = sorted(
+    {
+        *(key if key.startswith("files/") else f"files/{key}" for key in ODD_KEYS),
+        "files/",
+        "files/\x01\x02",
+        "files/\r",
+        "files/\r\n",
+        "files/\n",
+        "files/a\x01b",
+        "files/a\rb",
+        "files/a\nb",
+        "files/%",
+        "files/%2",
+        "files/%zz",
+        "files/+",
+        "files/++",
+        "files/ ",
+        "files/&amp;",
+        "files/&#13;",
+        "files/'\"<>&",
+        "files/]]>",
+        "files/<!--",
+        "files/~",
+        "files/~~",
+        "files/\x7f\x7f",
+        "files/\ud7ff",
+        "files/\ue000",
+        "files/\uffff",
+        "files/\uffffx",
+        "files/\ufffe",
+        "files/\U00010000",
+        "files/\U0001f642",
+        "files/\U0010ffff",
+        "files/\U0010ffff\U0010ffff",
+        "files/\u00e9" * 3,
+        "files/e\u0301",
+        "files/7",
+        "files/7/",
+        "files/7//",
+        "files/7/\U0010ffff",
+        "files/7-",
+        "files/70",
+        "files/8",
+        *(f"files/2026/{month:02}/{day}" for month in range(1, 13) for day in (1, 15, 30)),
+        *(f"files/{number:02x}/x" for number in range(0, 256, 8)),
+    },
+    key=str.encode,
+)
+"""All of them below `files/`, in the order of their bytes."""
