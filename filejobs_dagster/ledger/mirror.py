@@ -103,6 +103,10 @@ UPDATE job_progress
    AND (silent_since IS NULL OR heartbeat_at > silent_since)
 """
 
+# A run in the middle of a claim holds its row, whatever became of its locks: it is at work, and
+# waiting for it would keep every other run from being looked at.
+_LOCK_UNLESS_HELD = "SELECT FROM job_progress WHERE run_id = %(run_id)s FOR UPDATE SKIP LOCKED"
+
 # Asked after _FIRST_SILENCE, so that a sign of life since the last look begins the wait anew.
 _SILENT_FOR_LONG = """
 SELECT outcome IS NULL AND silent_since <= clock_timestamp() - %(silence)s
@@ -322,6 +326,9 @@ def _look(database: Database, connection: Connection, run_id: str, silence: time
     """Tell whether the run's lock has been free for long, and remember when it first was."""
     with database.transaction(connection) as cursor:
         if is_held(cursor, run_lock(database.schema, run_id)):
+            return False
+        cursor.execute(_LOCK_UNLESS_HELD, {"run_id": run_id})
+        if cursor.fetchone() is None:
             return False
         cursor.execute(_FIRST_SILENCE, {"run_id": run_id})
         cursor.execute(_SILENT_FOR_LONG, {"run_id": run_id, "silence": silence})
