@@ -34,19 +34,30 @@ def doctor(
     output: Annotated[
         Format, typer.Option("--format", help="text for people, json for programs.")
     ] = Format.TEXT,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe",
+            help="Also write and delete a tiny object beside the marker of each bucket, to learn "
+            "whether the server obeys a deletion with a condition.",
+        ),
+    ] = False,
 ) -> None:
     """Check everything that the jobs need, and say of each fault what to do.
 
     Looks at Python and the packages, filejobs.yaml, the jobs in it, the database (version,
     migrations, the role's privileges, whether it is the primary, a pooler in between, its clock),
-    each bucket (access, versioning, its clock against the database's), the sources of references,
-    and Dagster's instance (DAGSTER_HOME, dagster.yaml and the variables it names).
+    each bucket (access, versioning, its clock against the database's, its marker), the sources of
+    references, and Dagster's instance (DAGSTER_HOME, dagster.yaml and the variables it names).
 
-    Changes nothing: it reads in read-only transactions, and asks the buckets without writing.
+    Changes nothing: it reads in read-only transactions, and asks the buckets without writing. With
+    --probe it writes and deletes one object in each adopted bucket, outside of the owned prefixes,
+    and keeps what it learnt in the database.
 
     [bold]Examples[/bold]
       filejobs doctor
       filejobs doctor --format json
+      filejobs doctor --probe
 
     [bold]Exit codes[/bold]
       0   nothing failed; warnings are allowed
@@ -54,7 +65,7 @@ def doctor(
     """
     from filejobs_dagster.doctor.examination import examine  # noqa: PLC0415 (--help stays fast)
 
-    findings = examine(Invocation.of(context).read(), os.environ)
+    findings = examine(Invocation.of(context).read(), os.environ, probe=probe)
     if output is Format.JSON:
         found = list(findings)
         print_json(

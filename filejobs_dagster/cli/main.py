@@ -23,6 +23,8 @@ class Commands(LazyGroup):
         "prove": "filejobs_dagster.cli.prove:prove",
         "migrate": "filejobs_dagster.cli.migrate:migrate",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
+        "bucket": "filejobs_dagster.cli.bucket:app",
+        "apply": "filejobs_dagster.cli.apply:apply",
         "status": "filejobs_dagster.cli.status:status",
         "runs": "filejobs_dagster.cli.runs:runs",
         "mirror": "filejobs_dagster.cli.mirror:mirror",
@@ -44,11 +46,13 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs settings check   is filejobs.yaml right?
   filejobs migrate          make or update the project's tables
   filejobs doctor           does everything that the jobs need answer?
+  filejobs bucket adopt     take a bucket into use for storage_orphans
 
 [bold]Every day[/bold]
   filejobs status           where does each job stand?
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?
+  filejobs apply REPORT     remove the orphans of a list that somebody has reviewed
 
 [bold]Exit codes[/bold] (status --check has its own)
   0    done

@@ -8,9 +8,6 @@ from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-import boto3
-import botocore.session
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -18,11 +15,11 @@ from botocore.exceptions import (
     NoCredentialsError,
     PartialCredentialsError,
 )
-from botocore.utils import parse_timestamp
 
 from filejobs_dagster.objects.errors import BucketUnavailable, described, status_of
 
 if TYPE_CHECKING:
+    import botocore.session
     from botocore.awsrequest import AWSRequest
     from mypy_boto3_s3 import S3Client
 
@@ -107,7 +104,13 @@ def make_client(bucket: BucketAccess) -> S3Client:
     Raises:
         BucketUnavailable: The address or the region is not one that a client can be made for.
     """
-    core = botocore.session.get_session()
+    # Loading definitions needs this module and never a client, whose libraries would be a quarter
+    # of what our definitions add to every start of Dagster's processes.
+    import boto3.session  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+    from botocore.session import get_session  # noqa: PLC0415
+
+    core = get_session()
     # Most of a listing's time goes into botocore's parser of timestamps; this one is five times
     # as fast, by the hook that the AWS command line uses.
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
@@ -192,6 +195,8 @@ def timestamp(value: str | float) -> datetime:
         # Python 3.10 does not know the letter Z.
         read = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
+        from botocore.utils import parse_timestamp  # noqa: PLC0415 (see make_client)
+
         read = parse_timestamp(text)
     return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
 

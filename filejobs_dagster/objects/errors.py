@@ -18,6 +18,7 @@ TRY_AGAIN = frozenset(
         "503",
         "504",
         "BandwidthLimitExceeded",
+        "ConditionalRequestConflict",
         "InternalError",
         "InternalServerError",
         "OperationAborted",
@@ -72,6 +73,41 @@ CONCERNS_EVERY_REQUEST = frozenset(
     }
 )
 """Codes that say nothing of one key: the next key would meet the same answer."""
+
+
+TOO_BUSY = frozenset(
+    {
+        "429",
+        "503",
+        "BandwidthLimitExceeded",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "SlowDown",
+        "SlowDownRead",
+        "SlowDownWrite",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "TooManyRequestsException",
+    }
+)
+"""Codes with which a server asks for fewer requests."""
+
+CREDENTIALS_OVER = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "UnrecognizedClientException",
+    }
+)
+"""Codes after which no request will succeed until somebody renews the credentials."""
+
+CONDITION_NOT_MET = frozenset({"412", "PreconditionFailed"})
+"""Codes that say that the object is another one than the request named."""
 
 
 class BucketUnavailable(Exception):

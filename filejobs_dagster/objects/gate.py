@@ -10,9 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from filejobs_dagster.objects.delete import BACK_OFF, delete_objects
+from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import AdmissionFailed, Deletion, DeletionStopped
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
+from filejobs_dagster.objects.manner import Manner
+from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.removing import Removing
+from filejobs_dagster.objects.sending import BACK_OFF
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
+
+    from filejobs_dagster.objects.removal import Expected, Removal
 
 
 NOT_OWNED = "not owned"
@@ -58,6 +64,11 @@ class BucketOwnership(Protocol):
         """Prefixes and keys that nothing may delete."""
         ...
 
+    @property
+    def marker(self) -> str:
+        """The key of the object that says whose bucket it is; nothing may delete it either."""
+        ...
+
 
 @dataclass(frozen=True)
 class Admission:
@@ -91,6 +102,7 @@ class Gate:
         references: ReferenceCheck,
         *,
         wait: wait_base = BACK_OFF,
+        pace: Pace | None = None,
     ) -> None:
         """Guard one bucket.
 
@@ -99,11 +111,13 @@ class Gate:
             bucket: What is owned and what is protected.
             references: The sources; its connection must not be inside a transaction.
             wait: Between tries of keys whose failure may pass.
+            pace: How fast orphans go, from one call to the next.
         """
         self._client = client
         self._bucket = bucket
         self._references = references
         self._wait = wait
+        self._pace = pace or Pace()
 
     def owned(self, key: str) -> str | None:
         """Say why the key is none of ours to delete, or None when it is; asks nobody.
@@ -117,6 +131,9 @@ class Gate:
         if not key or not (self._bucket.owns_whole_bucket or self._in_owned_prefix(key)):
             return NOT_OWNED
         if any(_protects(entry, key) for entry in self._bucket.protect):
+            return PROTECTED
+        if key == self._bucket.marker or key.startswith(f"{self._bucket.marker}."):
+            # The marker, and the probe's object, which stands beside it for a moment.
             return PROTECTED
         if not _RESOLVABLE.isdisjoint(key.split("/")):
             return AMBIGUOUS_PATH
@@ -174,6 +191,61 @@ class Gate:
                 stopped.include(before=done, kept=kept, unanswered=rest)
                 raise
         return GateResult(deletion=done, kept=kept)
+
+    def remove(
+        self,
+        orphans: Sequence[Expected],
+        before_bytes: Callable[[], None],
+        manner: Manner | None = None,
+    ) -> Removal:
+        """Remove orphans whose intent is committed, up to a thousand at a time.
+
+        Right before each request, and before each further try of it, every object is looked at
+        (ETag, size, time) and every source is asked in a fresh snapshot, for the key and for the
+        keys that it is derived from. What has changed, or is referenced by now, stays.
+
+        Args:
+            orphans: As they were seen when they were judged.
+            before_bytes: As in `delete`.
+            manner: What the server can do, from `manner_of`; without it, nothing special.
+
+        Raises:
+            RemovalStopped: It ended early; it says why, and what was already removed.
+        """
+        return Removing(
+            self._client,
+            self._bucket.bucket,
+            orphans,
+            owned=self.owned,
+            admit=self._still_named,
+            before_request=before_bytes,
+            manner=manner or Manner(),
+            wait=self._wait,
+            pace=self._pace,
+        ).run()
+
+    def _still_named(self, orphans: Sequence[Expected]) -> dict[bytes, str]:
+        """Which of the orphans must stay, and why: they or their owners are named.
+
+        Raises:
+            ReferencesUnknown: A source could not be asked.
+        """
+        keys = {orphan.key: orphan.key.decode("utf-8") for orphan in orphans}
+        owners = [owner for orphan in orphans for owner in orphan.owners]
+        named = self._references.named([*keys.values(), *owners])
+        kept: dict[bytes, str] = {}
+        for orphan in orphans:
+            key = keys[orphan.key]
+            if key in named:
+                kept[orphan.key] = f"referenced by {', '.join(named[key])}"
+                continue
+            for owner in orphan.owners:
+                if owner in named:
+                    kept[orphan.key] = (
+                        f"derived from {owner!r}, which is referenced by {', '.join(named[owner])}"
+                    )
+                    break
+        return kept
 
     def _in_owned_prefix(self, key: str) -> bool:
         # An entry without its slash would also own `files-of-somebody-else/`.

@@ -16,26 +16,16 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
+from filejobs_dagster.objects.found_by_listing import Found, found_by_listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_s3 import S3Client
 
+__all__ = ["Absent", "Found", "Sighting", "look", "measure"]
+
 THREADS = 8
-
-
-@dataclass(frozen=True)
-class Found:
-    """An object that is there.
-
-    Attributes:
-        size: In bytes.
-        etag: As the server wrote it, with its quotes; empty when it sent none.
-    """
-
-    size: int
-    etag: str
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,9 @@ Sighting: TypeAlias = "Found | Absent | StorageError"
 def measure(
     client: S3Client, bucket: str, keys: Sequence[str], *, threads: int = THREADS
 ) -> dict[str, Found | StorageError | None]:
-    """Ask for each key whether its object is there (HEAD).
+    """Ask for each key whether its object is there: by listing where that pays, else by HEAD.
+
+    That an object is absent is only ever said by a HEAD of that key.
 
     Returns:
         For each key the object, None when there is none, or why storage would not say. A key that
@@ -65,7 +57,9 @@ def measure(
     Raises:
         StorageRejected: No request can succeed: credentials, connection, or no such bucket.
     """
-    seen = look(client, bucket, keys, threads=threads)
+    listed = found_by_listing(client, bucket, keys)
+    others = [key for key in keys if key not in listed]
+    seen = {**listed, **look(client, bucket, others, threads=threads)}
     if any(isinstance(sighting, Absent) for sighting in seen.values()):
         _require_bucket(client, bucket)
     return {key: None if isinstance(it, Absent) else it for key, it in seen.items()}

@@ -16,7 +16,10 @@ from filejobs_dagster.cli.main import Commands, app
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
-COMMANDS = ("demo", "dev", "prove", "migrate", "doctor", "status", "runs", "mirror", "settings")
+COMMANDS = (
+    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "status", "runs", "mirror",
+    "settings",
+)  # fmt: skip
 
 IMPORTED = """
 import sys
@@ -45,7 +48,8 @@ def test_help_lists_every_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_each_command_teaches_examples_and_exit_codes(command: str) -> None:
-    inner = [command, "check"] if command == "settings" else [command]
+    below = {"settings": ["check"], "bucket": ["adopt"]}
+    inner = [command, *below.get(command, [])]
     said = CliRunner().invoke(app, [*inner, "--help"])
     assert said.exit_code == 0
     assert f"filejobs {' '.join(inner)}" in said.stdout

@@ -33,3 +33,4 @@ class BucketForTests:
     owns: Sequence[str] = ("files/",)
     owns_whole_bucket: bool = False
     protect: Sequence[str] = ()
+    marker: str = "filejobs-adopted.json"

@@ -1,0 +1,252 @@
+"""`filejobs bucket`: whose bucket it is, and taking one into use."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.table import Table
+
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli.lazy import help_when_alone
+from filejobs_dagster.cli.output import console, print_error, print_json, print_table
+from filejobs_dagster.ledger.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from filejobs_dagster.objects.adoption import Inspection, Place
+    from filejobs_dagster.settings import Settings
+
+app = typer.Typer(
+    help="Says whose bucket it is: the marker in the bucket, and its other half in the database.",
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+
+Entry = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="BUCKET",
+        help="Its name under `buckets:` in the settings. May be left out where there is one.",
+        show_default=False,
+    ),
+]
+
+
+class Format(str, Enum):
+    """How the two sides are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.callback(invoke_without_command=True)
+def _bucket(context: typer.Context) -> None:
+    help_when_alone(context)
+
+
+@app.command()
+def adopt(
+    context: typer.Context,
+    bucket: Entry = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="The database was moved or restored on purpose, and takes its bucket over. "
+            "Needs --reason.",
+        ),
+    ] = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            "--reason", metavar="TEXT", help="Why; goes into the audit log.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Take a bucket into use for storage_orphans, which deletes nothing before.
+
+    Writes the marker into the bucket (where there is none), and its other half into the table
+    bucket_adoption: installation, environment, which database it is, and a counter that every
+    live run raises. A wrong bucket, a wrong environment, a copied and a restored database are
+    told by it. The marker of another installation is refused, and shown. A bucket that is adopted
+    already is left as it is.
+
+    [bold]Examples[/bold]
+      filejobs bucket adopt uploads
+      filejobs bucket adopt uploads --again --reason 'moved to the new server, nothing lost'
+
+    [bold]Exit codes[/bold]
+      0   the bucket belongs to this installation and this database
+      1   refused or failed; the message says whose it is
+      64  called wrongly
+    """
+    from filejobs_dagster.objects.adoption import adopt as write  # noqa: PLC0415 (--help is fast)
+    from filejobs_dagster.objects.refusals import AdoptionRefused  # noqa: PLC0415
+
+    _require_reason(again=again, reason=reason)
+    invocation = Invocation.of(context)
+    settings = invocation.require()
+    entry = _entry(settings, bucket)
+    with _place(settings, entry, invocation) as place:
+        try:
+            adopted = write(place, by=_who(), again=reason if again else None)
+        except AdoptionRefused as error:
+            _refuse(error, invocation)
+    typer.echo(
+        f"The bucket {place.bucket} belongs to {adopted.marker.installation}, database "
+        f"{adopted.marker.database}; adopted by {adopted.marker.adopted_by} at "
+        f"{adopted.marker.adopted_at}, counter {adopted.marker.counter}."
+    )
+
+
+@app.command()
+def inspect(
+    context: typer.Context,
+    bucket: Entry = None,
+    output: Annotated[
+        Format, typer.Option("--format", help="table for people, json for programs.")
+    ] = Format.TABLE,
+) -> None:
+    """Show what the bucket, the database and the settings say, side by side, and the verdict.
+
+    Reads; changes nothing.
+
+    [bold]Examples[/bold]
+      filejobs bucket inspect uploads
+      filejobs bucket inspect --format json
+
+    [bold]Exit codes[/bold]
+      0   they belong together
+      1   they do not, or could not be asked
+    """
+    from filejobs_dagster.objects import adoption  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.objects.refusals import AdoptionRefused  # noqa: PLC0415
+
+    invocation = Invocation.of(context)
+    settings = invocation.require()
+    entry = _entry(settings, bucket)
+    with _place(settings, entry, invocation) as place:
+        found = adoption.inspect(place)
+        refusal = None
+        try:
+            adoption.judge(place, found)
+        except AdoptionRefused as error:
+            refusal = sanitize(str(error), known=invocation.secrets)
+    rows = _rows(place, found)
+    if output is Format.JSON:
+        print_json(
+            {
+                "bucket": place.bucket,
+                "marker": place.marker_key,
+                "verdict": "refused" if refusal else "adopted",
+                "reason": refusal,
+                "sides": {
+                    side: {name: values[place_of_side] for name, *values in rows}
+                    for place_of_side, side in enumerate(("bucket", "database", "settings"))
+                },
+            }
+        )
+    else:
+        _print(place, rows, refusal)
+    if refusal:
+        raise typer.Exit(exits.FAILED)
+
+
+def _require_reason(*, again: bool, reason: str | None) -> None:
+    if again and not (reason or "").strip():
+        raise typer.BadParameter("say why, for the audit log", param_hint="--reason")
+    if reason is not None and not again:
+        raise typer.BadParameter("it goes with --again only", param_hint="--reason")
+
+
+def _entry(settings: Settings, asked: str | None) -> str:
+    names = ", ".join(settings.buckets) or "none"
+    if asked is None:
+        if len(settings.buckets) == 1:
+            return next(iter(settings.buckets))
+        raise typer.BadParameter(f"say which; the settings have: {names}", param_hint="BUCKET")
+    if asked not in settings.buckets:
+        raise typer.BadParameter(
+            f"there is no {asked!r} under `buckets:`; the settings have: {names}",
+            param_hint="BUCKET",
+        )
+    return asked
+
+
+@contextmanager
+def _place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[Place]:
+    from filejobs_dagster.objects.adoption import Place  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.objects.client import BucketUnavailable, make_client  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    bucket = settings.buckets[entry]
+    try:
+        client = make_client(bucket)
+    except BucketUnavailable as error:
+        _refuse(error, invocation)
+    database = Database.of(settings.database)
+    with database.connect("bucket") as connection:
+        yield Place.of(settings, bucket, client, database, connection)
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user id has no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _refuse(error: Exception, invocation: Invocation) -> NoReturn:
+    print_error(sanitize(str(error), known=invocation.secrets))
+    raise typer.Exit(exits.FAILED) from None
+
+
+def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
+    """Name, and what the bucket, the database and the settings say; None for nothing."""
+    marker, row, identity = found.marker, found.row, found.identity
+    return [
+        (
+            "installation",
+            marker and marker.installation,
+            row and row.installation,
+            place.installation,
+        ),
+        ("environment", marker and marker.environment, row and row.environment, place.environment),
+        ("database", marker and marker.database.name, identity.name, None),
+        ("schema", marker and marker.database.schema, identity.schema, place.database.schema),
+        ("server", marker and marker.database.system_identifier, identity.system_identifier, None),
+        ("counter", marker and marker.counter, row and row.counter, None),
+        (
+            "adopted at",
+            marker and marker.adopted_at,
+            row and row.adopted_at.isoformat(timespec="seconds"),
+            None,
+        ),
+        ("adopted by", marker and marker.adopted_by, row and row.adopted_by, None),
+        ("conditional delete", None, row and row.conditional_delete, None),
+        (
+            "probed at",
+            None,
+            row and row.probed_at and row.probed_at.isoformat(timespec="seconds"),
+            None,
+        ),
+    ]
+
+
+def _print(place: Place, rows: list[tuple[str, Any, Any, Any]], refusal: str | None) -> None:
+    out = console()
+    table = Table(title=f"{place.bucket} ({place.marker_key})", title_justify="left")
+    for heading in ("", "bucket", "database", "settings"):
+        table.add_column(heading)
+    for name, *values in rows:
+        table.add_row(name, *("-" if value is None else str(value) for value in values))
+    print_table(out, table)
+    out.print(f"refused: {refusal}" if refusal else "They belong together.")

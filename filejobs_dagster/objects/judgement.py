@@ -1,0 +1,154 @@
+"""The last look before bytes go: is it the same object, and does still nothing refer to it?
+
+It is taken right before every request that deletes, and before each further try of it, because
+what was true a minute ago, while the server was busy, need not be true any more.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.objects.heads import Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.measure import Absent
+from filejobs_dagster.objects.targets import Fate, Target, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.objects.heads import CloseSighting
+    from filejobs_dagster.objects.pace import Pace
+    from filejobs_dagster.objects.removal import Expected, Locked
+
+HOLDS = 2.0
+"""Seconds for which a look holds, where each object takes a request of its own."""
+
+LOOKED_AT_TOGETHER = 100
+"""So many objects are looked at at once, where each takes a request of its own: a source whose
+query takes a second would otherwise be asked a thousand times."""
+
+
+class Judgement:
+    """Decides about each target until the moment in which it is sent."""
+
+    patient = True
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        orphans: Sequence[tuple[str, Expected]],
+        *,
+        admit: Callable[[Sequence[Expected]], Mapping[bytes, str]],
+        pace: Pace,
+        respects_locks: bool,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            client: From `make_client`.
+            bucket: The bucket's name.
+            orphans: Each key as text, and what was seen of it, in the order of the requests.
+            admit: Which of them must stay, and why, in a fresh snapshot of the database.
+            pace: How fast to send.
+            respects_locks: True where a deletion would meet the lock of the current version.
+        """
+        self._client = client
+        self._bucket = bucket
+        self._expected = dict(orphans)
+        self._order = list(self._expected)
+        self._place = {key: place for place, key in enumerate(self._order)}
+        self._admit = admit
+        self._pace = pace
+        self._respects_locks = respects_locks
+        self._looked_at: dict[str, float] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self.locks: dict[str, Locked] = {}
+        self.versions: dict[str, str | None] = {}
+
+    def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
+        """Look once more at what is about to be sent; see `Supervisor`."""
+        keys = list(dict.fromkeys(target.key for target in targets))
+        now = time.monotonic()
+        old = [
+            key
+            for key in keys
+            if key not in self._verdicts
+            and (again or now - self._looked_at.get(key, -HOLDS) >= HOLDS)
+        ]
+        if old:
+            self._look(old if again or len(keys) > 1 else self._and_those_after(old[0]))
+        return {it: self._verdicts[it.key] for it in targets if it.key in self._verdicts}
+
+    def of(self, key: str) -> Verdict | None:
+        """What was decided about a key, or None while it may go."""
+        return self._verdicts.get(key)
+
+    def pause(self, targets: int) -> None:
+        """Wait until so many targets may be sent."""
+        self._pace.pause(targets)
+
+    def throttled(self) -> None:
+        """The server asked for fewer requests."""
+        self._pace.throttled()
+
+    def _and_those_after(self, key: str) -> list[str]:
+        place = self._place[key]
+        following = self._order[place : place + LOOKED_AT_TOGETHER]
+        return [each for each in following if each not in self._verdicts]
+
+    def _look(self, keys: Sequence[str]) -> None:
+        """The objects first, the references last: theirs is the answer that must be the newest."""
+        seen = look_at_targets(self._client, self._bucket, [Target(key) for key in keys])
+        if any(isinstance(sighting, Absent) for sighting in seen.values()):
+            require_bucket(self._client, self._bucket)
+        for target, sighting in seen.items():
+            verdict = self._judge(target.key, sighting)
+            if verdict is not None:
+                self._verdicts[target.key] = verdict
+        ready = [key for key in keys if key not in self._verdicts]
+        kept = self._admit([self._expected[key] for key in ready]) if ready else {}
+        now = time.monotonic()
+        for key in ready:
+            reason = kept.get(self._expected[key].key)
+            if reason is not None:
+                self._verdicts[key] = Verdict(Fate.KEPT, reason)
+            self._looked_at[key] = now
+
+    def _judge(self, key: str, sighting: CloseSighting) -> Verdict | None:
+        if isinstance(sighting, Absent):
+            return Verdict(Fate.ALREADY_GONE)
+        if not isinstance(sighting, Present):
+            return Verdict(
+                Fate.FAILED,
+                f"{sighting}; whether it is still the same object could not be seen, which takes "
+                "s3:GetObject",
+                sighting.code,
+            )
+        self.versions[key] = sighting.version
+        differs = difference(self._expected[key], sighting.etag, sighting.size, sighting.modified)
+        if differs is not None:
+            return Verdict(Fate.CHANGED, differs)
+        if self._respects_locks and sighting.lock is not None:
+            self.locks[key] = sighting.lock
+            return Verdict(Fate.LOCKED, str(sighting.lock))
+        return None
+
+
+def difference(expected: Expected, etag: str, size: int, modified: datetime | None) -> str | None:
+    """Say in what an object differs from the one that was judged, or None when in nothing.
+
+    Times are compared in whole seconds: some servers list milliseconds and cut them off in HEAD.
+    """
+    if size != expected.size:
+        return f"its size was {expected.size} and is {size}"
+    if expected.etag and etag and etag != expected.etag:
+        return f"its ETag was {expected.etag} and is {etag}"
+    if expected.modified >= 0 and modified is not None:
+        was, is_now = expected.modified // 1000, int(modified.timestamp())
+        if was != is_now:
+            return f"it was written {is_now - was} seconds later than the one that was seen"
+    return None

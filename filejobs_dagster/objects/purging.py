@@ -1,0 +1,230 @@
+"""Removes all versions of orphans from a bucket that keeps versions.
+
+PRIVATE to the gate: use `Gate.remove`.
+
+The current version goes last. Killed in between, the object is as it was, without some of its
+history, and the next run finds it again; were the current one gone first, an older version would
+come back to life as the object.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.objects.deletion import DeletionStopped
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.judgement import difference
+from filejobs_dagster.objects.locks_of import lock_of, locks_are_readable
+from filejobs_dagster.objects.measure import THREADS
+from filejobs_dagster.objects.sending import Deleting
+from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.versions import (
+    MOST_AT_ONCE,
+    Version,
+    VersionsOfKey,
+    versions_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
+    from tenacity.wait import wait_base
+
+    from filejobs_dagster.objects.fates import Fates
+    from filejobs_dagster.objects.judgement import Judgement
+    from filejobs_dagster.objects.removal import Expected
+
+_GONE = (Fate.DELETED, Fate.ALREADY_GONE)
+
+KEYS_AT_ONCE = 50
+"""So many keys' versions are in memory at a time."""
+
+
+@dataclass
+class _Key:
+    """A key at work."""
+
+    text: str
+    expected: Expected
+    current: Version
+    older: Sequence[Version]
+    complete: bool
+    removed: int = 0
+    spoiled: bool = False
+
+
+class Purging:
+    """Removes older versions of some keys, and then the current ones."""
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        ours: Sequence[tuple[str, Expected]],
+        *,
+        judgement: Judgement,
+        before_request: Callable[[], None],
+        wait: wait_base,
+        fates: Fates,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            client: From `make_client`.
+            bucket: The bucket's name.
+            ours: Each key as text, and what was seen of it.
+            judgement: Looks once more before each request.
+            before_request: Proves that the caller may delete.
+            wait: Between tries.
+            fates: Where what became of each key is written down.
+        """
+        self._client = client
+        self._bucket = bucket
+        self._ours = ours
+        self._judgement = judgement
+        self._before_request = before_request
+        self._wait = wait
+        self._fates = fates
+
+    def run(self) -> None:
+        """Everything, some keys at a time.
+
+        Raises:
+            DeletionStopped: It ended early; what is known is written down.
+        """
+        for start in range(0, len(self._ours), KEYS_AT_ONCE):
+            self._run(self._ours[start : start + KEYS_AT_ONCE])
+
+    def _run(self, ours: Sequence[tuple[str, Expected]]) -> None:
+        removed: dict[str, int] = {}
+        pending = list(ours)
+        ready: list[_Key] = []
+        while pending:
+            keys = list(self._read(pending))
+            for key in keys:
+                key.removed = removed.get(key.text, 0)
+            self._remove_older(keys)
+            removed.update({key.text: key.removed for key in keys})
+            ready += [key for key in keys if key.complete and not key.spoiled]
+            # Whoever has more versions than fit into memory comes back for the rest.
+            pending = [
+                (key.text, key.expected) for key in keys if not (key.complete or key.spoiled)
+            ]
+        self._remove_current(ready)
+
+    def _read(self, ours: Sequence[tuple[str, Expected]]) -> Iterator[_Key]:
+        with ThreadPoolExecutor(min(THREADS, len(ours))) as pool:
+            found = list(pool.map(self._versions_of, ours))
+        for (text, expected), versions in zip(ours, found, strict=True):
+            verdict = _first_look(expected, versions)
+            if isinstance(verdict, Verdict):
+                self._fates.settle(expected.key, verdict)
+                continue
+            current, older, complete = verdict
+            yield _Key(text, expected, current, older, complete)
+
+    def _versions_of(self, orphan: tuple[str, Expected]) -> VersionsOfKey | StorageError:
+        return versions_of(self._client, self._bucket, orphan[0], most=MOST_AT_ONCE)
+
+    def _remove_older(self, keys: Sequence[_Key]) -> None:
+        by_target = {
+            Target(key.text, version.identifier): (key, version)
+            for key in keys
+            # The oldest first, so that what is left after a kill is the newest.
+            for version in reversed(key.older)
+        }
+        for target, verdict in self._send(list(by_target)):
+            key, version = by_target[target]
+            if key.spoiled:
+                continue
+            if self._judgement.of(key.text) is not None or verdict.fate not in _GONE:
+                key.spoiled = True
+                self._settle_refused(key, version, verdict)
+            elif verdict.fate is Fate.DELETED:
+                key.removed += 1
+                self._fates.free(version.size)
+
+    def _remove_current(self, keys: Sequence[_Key]) -> None:
+        by_target = {Target(key.text, key.current.identifier): key for key in keys}
+        for target, verdict in self._send(list(by_target)):
+            key = by_target[target]
+            if verdict.fate is Fate.DELETED:
+                self._fates.free(key.current.size)
+                self._fates.purged(key.expected.key, key.removed + 1)
+            else:
+                self._settle_refused(key, key.current, verdict)
+
+    def _send(self, targets: Sequence[Target]) -> Iterator[tuple[Target, Verdict]]:
+        """Send, and give every verdict, also those from before it stopped."""
+        work = Deleting(
+            self._client,
+            self._bucket,
+            targets,
+            before_request=self._before_request,
+            wait=self._wait,
+            supervisor=self._judgement,
+        )
+        try:
+            work.run()
+        except DeletionStopped:
+            yield from work.verdicts.items()
+            raise
+        yield from work.verdicts.items()
+
+    def _settle_refused(self, key: _Key, version: Version, verdict: Verdict) -> None:
+        lock = self._judgement.locks.get(key.text)
+        if verdict.fate is Fate.FAILED and verdict.code == "AccessDenied":
+            lock = lock_of(self._client, self._bucket, key.text, version.identifier)
+            verdict = (
+                Verdict(Fate.LOCKED, str(lock))
+                if lock is not None
+                else self._denied(key, version, verdict)
+            )
+        self._fates.settle(key.expected.key, verdict, lock)
+
+    def _denied(self, key: _Key, version: Version, verdict: Verdict) -> Verdict:
+        advice = "deleting a version takes s3:DeleteObjectVersion"
+        if not locks_are_readable(self._client, self._bucket, key.text, version.identifier):
+            advice += (
+                "; whether a lock is the reason could not be read, which takes "
+                "s3:GetObjectRetention and s3:GetObjectLegalHold"
+            )
+        return Verdict(Fate.FAILED, f"{verdict.reason}; {advice}", verdict.code)
+
+
+def _first_look(
+    expected: Expected, found: VersionsOfKey | StorageError
+) -> Verdict | tuple[Version, Sequence[Version], bool]:
+    """The current version, the older ones, and whether those are all; or why none may go."""
+    if isinstance(found, StorageError):
+        advice = "; listing versions takes s3:ListBucketVersions"
+        return Verdict(
+            Fate.FAILED,
+            f"{found}{advice if found.code == 'AccessDenied' else ''}",
+            found.code,
+        )
+    current = next((version for version in found.versions if version.latest), None)
+    older = [version for version in found.versions if version is not current]
+    if current is None or current.marker:
+        return _not_there(hidden=current is not None, any_version=bool(found.versions))
+    differs = difference(expected, current.etag, current.size, current.modified)
+    if differs is None and any(_is_newer(version, expected) for version in older):
+        differs = "a version was written after the one that was seen"
+    if differs is not None:
+        return Verdict(Fate.CHANGED, differs)
+    return current, older, found.complete
+
+
+def _not_there(*, hidden: bool, any_version: bool) -> Verdict:
+    if any_version and not hidden:
+        return Verdict(Fate.FAILED, "the server does not say which of its versions is the latest")
+    return Verdict(Fate.ALREADY_GONE, "a delete marker hides it" if hidden else "")
+
+
+def _is_newer(version: Version, expected: Expected) -> bool:
+    if version.modified is None or expected.modified < 0:
+        return False
+    return int(version.modified.timestamp()) > expected.modified // 1000

@@ -1,0 +1,43 @@
+"""Why a bucket may not be swept: each with its own name, because each has its own way out."""
+
+from __future__ import annotations
+
+
+class AdoptionRefused(Exception):
+    """Bucket and database do not belong together, or it is not known whether they do."""
+
+
+class NotAdopted(AdoptionRefused):
+    """Nobody has adopted the bucket."""
+
+
+class WrongBucket(AdoptionRefused):
+    """The bucket belongs to another installation. Nothing overrides that."""
+
+
+class WrongEnvironment(AdoptionRefused):
+    """The bucket was adopted for another environment. Nothing overrides that."""
+
+
+class WrongDatabase(AdoptionRefused):
+    """The bucket belongs to another database."""
+
+
+class DatabaseRestored(AdoptionRefused):
+    """The database is behind the marker."""
+
+
+class BucketOfAnotherInstallation(AdoptionRefused):
+    """Another installation on the same schema has adopted the bucket."""
+
+
+class MarkerUnreadable(AdoptionRefused):
+    """What the bucket says of its owner could not be read, so nothing may be concluded from it."""
+
+
+class MarkerNotWritten(AdoptionRefused):
+    """The marker could not be written."""
+
+
+class MarkerTaken(AdoptionRefused):
+    """Somebody else wrote the marker meanwhile."""

@@ -1,0 +1,216 @@
+"""Removes orphans that have passed everything else.
+
+PRIVATE to the gate: use `Gate.remove`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.objects.deletion import (
+    AdmissionFailed,
+    DeletionStopped,
+    ProofRefused,
+    StorageRejected,
+)
+from filejobs_dagster.objects.fates import Fates
+from filejobs_dagster.objects.heads import Present, look_at_targets
+from filejobs_dagster.objects.judgement import Judgement, difference
+from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
+from filejobs_dagster.objects.purging import Purging
+from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
+from filejobs_dagster.objects.sending import Deleting
+from filejobs_dagster.objects.targets import Fate, Target, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from mypy_boto3_s3 import S3Client
+    from tenacity.wait import wait_base
+
+    from filejobs_dagster.objects.manner import Manner
+    from filejobs_dagster.objects.pace import Pace
+    from filejobs_dagster.objects.removal import StopKind
+
+SPOT_CHECKED = 20
+"""So many of each thousand that were reported gone are looked for again."""
+
+SECONDS_UNTIL_SECOND_LOOK = 1.0
+"""A server that deletes in two places is given this long before it is called a liar."""
+
+NULL_VERSION = "null"
+"""The identifier of a version that was written while the bucket kept none."""
+
+_KINDS: Mapping[type[DeletionStopped], StopKind] = {
+    StorageRejected: "storage",
+    ProofRefused: "proof",
+    AdmissionFailed: "references",
+}
+
+
+class Removing:
+    """One call of `Gate.remove`."""
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        orphans: Sequence[Expected],
+        *,
+        owned: Callable[[str], str | None],
+        admit: Callable[[Sequence[Expected]], Mapping[bytes, str]],
+        before_request: Callable[[], None],
+        manner: Manner,
+        wait: wait_base,
+        pace: Pace,
+    ) -> None:
+        """Prepare; nothing is sent yet. For the arguments see `Gate.remove`."""
+        self._client = client
+        self._bucket = bucket
+        self._orphans = list({orphan.key: orphan for orphan in orphans}.values())
+        self._owned = owned
+        self._admit = admit
+        self._before_request = before_request
+        self._manner = manner
+        self._wait = wait
+        self._pace = pace
+        self._fates = Fates()
+
+    def run(self) -> Removal:
+        """Everything, a thousand at a time.
+
+        Raises:
+            RemovalStopped: It ended early.
+        """
+        for start in range(0, len(self._orphans), MOST_KEYS_PER_REQUEST):
+            chunk = self._orphans[start : start + MOST_KEYS_PER_REQUEST]
+            ours = list(self._ours(chunk))
+            if not ours:
+                continue
+            if self._manner.purges:
+                self._purge(ours)
+            else:
+                self._delete(ours)
+            self._spot_check(dict(ours))
+        return self._fates.removal()
+
+    def _ours(self, chunk: Sequence[Expected]) -> Iterator[tuple[str, Expected]]:
+        """What the settings alone let go; nobody is asked about the rest."""
+        for orphan in chunk:
+            # What is no UTF-8 becomes text that is none either, and is kept for that.
+            key = orphan.key.decode("utf-8", "surrogateescape")
+            reason = self._owned(key)
+            if reason is None:
+                yield key, orphan
+            else:
+                self._fates.settle(orphan.key, Verdict(Fate.KEPT, reason))
+
+    def _judgement(self, ours: Sequence[tuple[str, Expected]]) -> Judgement:
+        return Judgement(
+            self._client,
+            self._bucket,
+            ours,
+            admit=self._admit,
+            pace=self._pace,
+            respects_locks=self._manner.purges,
+        )
+
+    def _delete(self, ours: Sequence[tuple[str, Expected]]) -> None:
+        """One deletion for each key; a bucket that keeps versions adds markers."""
+        expected = dict(ours)
+        judgement = self._judgement(ours)
+        work = Deleting(
+            self._client,
+            self._bucket,
+            [Target(key, etag=self._condition(orphan)) for key, orphan in ours],
+            before_request=self._before_request,
+            wait=self._wait,
+            supervisor=judgement,
+        )
+        stopped: DeletionStopped | None = None
+        try:
+            work.run(one_by_one=self._manner.one_by_one)
+        except DeletionStopped as error:
+            stopped = error
+        for target, verdict in work.verdicts.items():
+            orphan = expected[target.key]
+            final = verdict
+            if verdict.fate is Fate.MARKED and self._replaced_by_marker(judgement, target.key):
+                # Where versions are suspended, the marker takes the place of the bytes.
+                final = Verdict(Fate.DELETED)
+            self._fates.settle(orphan.key, final)
+            if final.fate is Fate.DELETED:
+                self._fates.free(orphan.size)
+        if stopped is not None:
+            self._stop(stopped)
+
+    def _condition(self, orphan: Expected) -> str | None:
+        return orphan.etag if self._manner.names_etag and orphan.etag else None
+
+    def _replaced_by_marker(self, judgement: Judgement, key: str) -> bool:
+        version = judgement.versions.get(key)
+        return self._manner.versioning == "suspended" and version in (None, NULL_VERSION)
+
+    def _purge(self, ours: Sequence[tuple[str, Expected]]) -> None:
+        purging = Purging(
+            self._client,
+            self._bucket,
+            ours,
+            judgement=self._judgement(ours),
+            before_request=self._before_request,
+            wait=self._wait,
+            fates=self._fates,
+        )
+        try:
+            purging.run()
+        except DeletionStopped as error:
+            self._stop(error)
+
+    # The end ----------------------------------------------------------------------------------
+
+    def _spot_check(self, ours: Mapping[str, Expected]) -> None:
+        """Look again for some of what was reported gone."""
+        removed = set(self._fates.removal().removed())
+        gone = [key for key, orphan in ours.items() if orphan.key in removed]
+        sample = gone[:: max(1, -(-len(gone) // SPOT_CHECKED))]
+        standing = self._standing(sample, ours)
+        if standing:
+            time.sleep(SECONDS_UNTIL_SECOND_LOOK)
+            standing = self._standing(standing, ours)
+        if not standing:
+            return
+        for key in standing:
+            lie = Verdict(Fate.FAILED, "reported as gone, and still there")
+            self._fates.settle(ours[key].key, lie)
+        raise RemovalStopped(
+            f"The server of bucket {self._bucket!r} reported {len(gone)} objects as gone. "
+            f"{len(sample)} of them were looked for again, and {len(standing)} are still there, "
+            "unchanged. Its answers cannot be believed, so nothing more was deleted: look at the "
+            "server, at a cache or a proxy in front of it, and at replication that brings objects "
+            "back.",
+            "verification",
+            self._fates.removal(),
+            self._left(),
+        )
+
+    def _standing(self, keys: Sequence[str], ours: Mapping[str, Expected]) -> list[str]:
+        try:
+            seen = look_at_targets(self._client, self._bucket, [Target(key) for key in keys])
+        except StorageRejected as error:
+            self._stop(error)
+            raise
+        return [
+            target.key
+            for target, it in seen.items()
+            if isinstance(it, Present)
+            and difference(ours[target.key], it.etag, it.size, it.modified) is None
+        ]
+
+    def _left(self) -> list[bytes]:
+        return self._fates.unanswered([orphan.key for orphan in self._orphans])
+
+    def _stop(self, error: DeletionStopped) -> None:
+        kind = _KINDS[type(error)]
+        stopped = RemovalStopped(error.reason, kind, self._fates.removal(), self._left())
+        raise stopped from (error.__cause__ or error)

@@ -1,0 +1,395 @@
+"""Sends deletions, and believes only what the server says of each target.
+
+PRIVATE to the gate: nothing else in the package may delete objects. Use `Gate.delete` for rows that
+are gone and `Gate.remove` for orphans: both prove first that a key is owned, unprotected and not
+referenced.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError, ParamValidationError
+from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
+
+from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.objects.deletion import (
+    AdmissionFailed,
+    DeletionStopped,
+    ProofRefused,
+    StorageRejected,
+)
+from filejobs_dagster.objects.errors import (
+    CONDITION_NOT_MET,
+    CREDENTIALS_OVER,
+    TOO_BUSY,
+    TRY_AGAIN,
+    StorageError,
+    concerns_every_request,
+    described,
+    storage_error,
+)
+from filejobs_dagster.objects.heads import look_at_targets
+from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
+from filejobs_dagster.objects.measure import Absent
+from filejobs_dagster.objects.targets import (
+    Fate,
+    Supervisor,
+    Target,
+    Unsupervised,
+    Verdict,
+    deletion_of,
+)
+from filejobs_dagster.references.unknown import ReferencesUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import DeleteObjectsOutputTypeDef
+    from tenacity.wait import wait_base
+
+MOST_TRIES = 4
+"""How often a key is tried whose failure may pass; botocore's own tries come on top."""
+
+BACK_OFF: wait_base = wait_random_exponential(multiplier=0.5, max=8)
+"""Seconds between tries: random up to 0.5, 1, 2, … so that collectors do not move in step."""
+
+GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
+"""Codes that say there was no such object. A bare 404 is not enough: proxies send it, too."""
+
+ONE_BAD_KEY = frozenset({"MalformedXML", "KeyTooLongError", "InvalidObjectName"})
+"""Codes of a whole batch that one of its keys may have caused."""
+
+
+class Deleting:
+    """Sends the deletions of some targets; `verdicts` has the fate of each as it becomes known.
+
+    Attributes:
+        verdicts: One entry a target, so that none can come to stand in two groups.
+    """
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        targets: Sequence[Target],
+        *,
+        before_request: Callable[[], None],
+        wait: wait_base = BACK_OFF,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            client: From `make_client`.
+            bucket: The bucket's name.
+            targets: What is to go. Repeated ones count once.
+            before_request: As in `delete_objects`.
+            wait: As in `delete_objects`.
+            supervisor: Asked about the targets before each request, for callers whose decision
+                may grow old while the server is slow.
+        """
+        self._client = client
+        self._bucket = bucket
+        self._targets = tuple(dict.fromkeys(targets))
+        self._before_request = before_request
+        self._wait = wait
+        self._supervisor = supervisor or Unsupervised()
+        self.verdicts: dict[Target, Verdict] = {}
+        self._thread = threading.get_ident()
+        self._passing: dict[Target, StorageError] = {}
+        # Of the request at work: what it names, and how often botocore has sent it.
+        self._asked: Sequence[Target] = ()
+        self._sent = 0
+        self._busy_in_a_row = 0
+
+    def run(self, *, one_by_one: bool = False) -> dict[Target, Verdict]:
+        """Send everything, and return the verdicts.
+
+        Args:
+            one_by_one: A request for each, for servers that obey conditions only there.
+
+        Raises:
+            StorageRejected: A whole request failed, also after its tries.
+            ProofRefused: `before_request` raised.
+        """
+        alone = [it for it in self._targets if one_by_one or needs_single_delete(it.key)]
+        together = set(self._targets).difference(alone)
+        with self._proving_each_attempt():
+            for chunk in _chunks([target for target in self._targets if target in together]):
+                self._delete_chunk(chunk)
+            for target in alone:
+                self._delete_one(target)
+        return self.verdicts
+
+    @contextmanager
+    def _proving_each_attempt(self) -> Iterator[None]:
+        """Ask for the proof where botocore sends: its own retries are new requests, too."""
+        events: Any = self._client.meta.events
+        names = ("before-send.s3.DeleteObjects", "before-send.s3.DeleteObject")
+        for name in names:
+            events.register_first(name, self._prove)
+        try:
+            yield
+        finally:
+            for name in names:
+                events.unregister(name, self._prove)
+
+    # One by one -------------------------------------------------------------------------------
+
+    def _delete_one(self, target: Target) -> None:
+        self._with_tries([target], self._ask_for_one)
+
+    def _ask_for_one(self, targets: Sequence[Target]) -> list[Target]:
+        (target,) = targets
+        try:
+            answer = self._client.delete_object(Bucket=self._bucket, **target.arguments())
+        except ProofRefused:
+            raise
+        except _Withdrawn:
+            return [target]
+        except (ParamValidationError, UnicodeError) as error:
+            # An empty key, or one that is no UTF-8: S3 has no such key, and nothing was sent.
+            self._settle(target, Fate.FAILED, described(error))
+        except ClientError as error:
+            if self._is_busy(error):
+                return self._turned_away(targets, error)
+            if concerns_every_request(error):
+                raise self._rejected(error) from error
+            return self._consider(target, described(error))
+        except Exception as error:
+            raise self._rejected(error) from error
+        else:
+            self._settle(target, _success(target, marker=answer.get("DeleteMarker", False)))
+        return []
+
+    # In batches -------------------------------------------------------------------------------
+
+    def _delete_chunk(self, chunk: Sequence[Target]) -> None:
+        for target in chunk:
+            if not target.key:
+                # The empty key would make botocore refuse the whole batch.
+                self._delete_one(target)
+        self._with_tries([target for target in chunk if target.key], self._ask_for_batch)
+
+    def _ask_for_batch(self, targets: Sequence[Target]) -> list[Target]:
+        try:
+            answer = self._client.delete_objects(
+                Bucket=self._bucket, Delete={"Objects": [target.entry() for target in targets]}
+            )
+        except ProofRefused:
+            raise
+        except _Withdrawn:
+            return list(targets)
+        except ClientError as error:
+            if self._is_busy(error):
+                return self._turned_away(targets, error)
+            if described(error).code not in ONE_BAD_KEY:
+                raise self._rejected(error) from error
+            for target in targets:
+                self._delete_one(target)
+            return []
+        except Exception as error:
+            raise self._rejected(error) from error
+        return self._read_answer(targets, answer)
+
+    def _read_answer(
+        self, targets: Sequence[Target], answer: DeleteObjectsOutputTypeDef
+    ) -> list[Target]:
+        """Settle each target of the batch; return those whose failure may pass."""
+        refused = {
+            (error.get("Key"), error.get("VersionId") or None): storage_error(
+                error.get("Code"), error.get("Message")
+            )
+            for error in answer.get("Errors", [])
+        }
+        # Some servers leave Key out of their answer.
+        confirmed = {
+            (entry.get("Key"), entry.get("VersionId") or None): entry
+            for entry in answer.get("Deleted", [])
+        }
+        again: list[Target] = []
+        unnamed: list[Target] = []
+        for target in targets:
+            name = (target.key, target.version)
+            # An error weighs more than a success of the same key; some leave out its version.
+            error = refused.get(name) or refused.get((target.key, None))
+            if error is not None:
+                again += self._consider(target, error)
+            elif name in confirmed:
+                marker = confirmed[name].get("DeleteMarker", False)
+                self._settle(target, _success(target, marker=marker))
+            else:
+                unnamed.append(target)
+        again += self._confirm(unnamed, refused.get((None, None)))
+        hopeless = [error for error in refused.values() if error.code in CREDENTIALS_OVER]
+        if hopeless:
+            raise self._stopped(StorageRejected, self._why_rejected(hopeless[0]))
+        return again
+
+    def _confirm(self, targets: Sequence[Target], refused: StorageError | None) -> list[Target]:
+        """Look at what the answer did not name, instead of believing that all went well."""
+        try:
+            seen = look_at_targets(self._client, self._bucket, targets)
+        except StorageRejected as error:
+            raise self._rejected(error.__cause__ or error) from error
+        again: list[Target] = []
+        for target, sighting in seen.items():
+            if isinstance(sighting, Absent):
+                self._settle(target, _success(target, marker=sighting.delete_marker))
+            elif refused is not None and refused.code in TRY_AGAIN:
+                again += self._consider(target, refused)
+            else:
+                doubt = StorageError("unconfirmed", _doubt(refused, sighting))
+                self._settle(target, Fate.FAILED, doubt)
+        return again
+
+    # Common -----------------------------------------------------------------------------------
+
+    def _with_tries(
+        self, targets: Sequence[Target], ask: Callable[[Sequence[Target]], list[Target]]
+    ) -> None:
+        pending = list(targets)
+        tried = False
+
+        def once() -> list[Target]:
+            nonlocal pending, tried
+            pending = self._not_withdrawn(pending, again=tried)
+            tried = True
+            if pending:
+                self._supervisor.pause(len(pending))
+                self._asked, self._sent = pending, 0
+                pending = ask(pending)
+            return pending
+
+        Retrying(
+            stop=stop_after_attempt(MOST_TRIES),
+            wait=self._wait,
+            retry=retry_if_result(bool),
+            retry_error_callback=lambda _state: None,
+        )(once)
+        for target in pending:
+            last = self._passing[target]
+            reason = StorageError(last.code, f"{last.message} (after {MOST_TRIES} tries)")
+            self._settle(target, Fate.FAILED, reason)
+
+    def _not_withdrawn(self, targets: Sequence[Target], *, again: bool) -> list[Target]:
+        """Ask the supervisor once more, and leave out what must not go any more."""
+        withdrawn = self._ask_supervisor(targets, again=again)
+        self.verdicts.update(withdrawn)
+        return [target for target in targets if target not in withdrawn]
+
+    def _ask_supervisor(
+        self, targets: Sequence[Target], *, again: bool
+    ) -> Mapping[Target, Verdict]:
+        if not targets:
+            return {}
+        try:
+            return self._supervisor.withdrawn(targets, again=again)
+        except ReferencesUnknown as error:
+            raise self._stopped(AdmissionFailed, str(error)) from error
+        except StorageRejected as error:
+            raise self._stopped(StorageRejected, error.reason) from error
+
+    def _prove(self, **_event: object) -> None:
+        if threading.get_ident() != self._thread:
+            # Another deletion on the same client: it has its own proof.
+            return
+        self._sent += 1
+        if self._sent > 1 and self._ask_supervisor(self._asked, again=True):
+            # botocore tries again by itself, and meanwhile something has changed.
+            passing = StorageError("Withdrawn", "some keys of the request were not to go any more")
+            self._passing.update(dict.fromkeys(self._asked, passing))
+            raise _Withdrawn
+        try:
+            self._before_request()
+        except Exception as error:
+            raise self._stopped(
+                ProofRefused,
+                "Deleting stopped, because what must hold before bytes go was not proven: "
+                + sanitize_exception(error),
+            ) from error
+
+    def _is_busy(self, error: ClientError) -> bool:
+        return self._supervisor.patient and described(error).code in TOO_BUSY
+
+    def _turned_away(self, targets: Sequence[Target], error: ClientError) -> list[Target]:
+        """A whole request that the server was too busy for: slow down, and try it again."""
+        self._busy_in_a_row += 1
+        if self._busy_in_a_row >= MOST_TRIES:
+            raise self._rejected(error) from error
+        self._supervisor.throttled()
+        self._passing.update(dict.fromkeys(targets, described(error)))
+        return list(targets)
+
+    def _consider(self, target: Target, error: StorageError) -> list[Target]:
+        """Settle a refused target, or return it when its failure may pass."""
+        if error.code in TOO_BUSY:
+            self._supervisor.throttled()
+        if error.code in TRY_AGAIN:
+            self._passing[target] = error
+            return [target]
+        fate = Fate.FAILED
+        if error.code in GONE:
+            fate = Fate.ALREADY_GONE
+        elif error.code in CONDITION_NOT_MET and target.etag is not None:
+            fate = Fate.CHANGED
+        self._settle(target, fate, error)
+        return []
+
+    def _settle(self, target: Target, fate: Fate, error: StorageError | None = None) -> None:
+        self._busy_in_a_row = 0
+        self.verdicts[target] = (
+            Verdict(fate) if error is None else Verdict(fate, str(error), error.code)
+        )
+
+    def _rejected(self, error: BaseException) -> DeletionStopped:
+        return self._stopped(StorageRejected, self._why_rejected(described(error)))
+
+    def _why_rejected(self, error: StorageError) -> str:
+        return (
+            f"A whole request to delete was rejected by storage, in bucket {self._bucket!r}: "
+            f"{error}. {_advice(self._bucket, error)}"
+        )
+
+    def _stopped(self, kind: type[DeletionStopped], reason: str) -> DeletionStopped:
+        return kind(
+            reason,
+            deleted_so_far=deletion_of(self.verdicts),
+            unanswered=[target.key for target in self._targets if target not in self.verdicts],
+        )
+
+
+class _Withdrawn(Exception):
+    """A request was not sent again, because some of its targets must not go any more."""
+
+
+def _success(target: Target, *, marker: bool) -> Fate:
+    # Of a version, DeleteMarker says that what was removed had been a marker itself.
+    return Fate.MARKED if marker and target.version is None else Fate.DELETED
+
+
+def _advice(bucket: str, error: StorageError) -> str:
+    if error.code == "AccessDenied":
+        # The doctor deletes nothing, and so cannot tell that this right is missing.
+        return (
+            f"Deleting needs s3:DeleteObject on the objects (arn:aws:s3:::{bucket}/*); Ceph asks "
+            f"for it on the bucket itself (arn:aws:s3:::{bucket}), too, before it reads a batch."
+        )
+    return "See what `filejobs doctor` says of the bucket."
+
+
+def _doubt(refused: StorageError | None, sighting: object) -> str:
+    if refused is not None:
+        return f"the answer did not name the key, and said {refused}"
+    if isinstance(sighting, StorageError):
+        return f"the answer did not name the key, and HEAD said {sighting}"
+    return "the answer did not name the key, and its object is still there"
+
+
+def _chunks(targets: Sequence[Target]) -> Iterator[Sequence[Target]]:
+    for start in range(0, len(targets), MOST_KEYS_PER_REQUEST):
+        yield targets[start : start + MOST_KEYS_PER_REQUEST]

@@ -1,0 +1,139 @@
+"""What one deletion is aimed at, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from filejobs_dagster.objects.deletion import Deletion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
+
+
+@dataclass(frozen=True)
+class Target:
+    """An object, or one version of it.
+
+    Attributes:
+        key: Exact.
+        version: The version to remove; None leaves it to the bucket what a deletion means.
+        etag: Without quotes: the server is asked to delete nothing else. None asks for nothing.
+    """
+
+    key: str
+    version: str | None = None
+    etag: str | None = None
+
+    def entry(self) -> ObjectIdentifierTypeDef:
+        """The target as DeleteObjects names it."""
+        entry: ObjectIdentifierTypeDef = {"Key": self.key}
+        if self.version is not None:
+            entry["VersionId"] = self.version
+        if self.etag is not None:
+            entry["ETag"] = self.etag
+        return entry
+
+    def arguments(self) -> dict[str, Any]:
+        """The target as DeleteObject names it."""
+        arguments = {"Key": self.key}
+        if self.version is not None:
+            arguments["VersionId"] = self.version
+        if self.etag is not None:
+            arguments["IfMatch"] = f'"{self.etag}"'
+        return arguments
+
+
+class Fate(Enum):
+    """What became of a target."""
+
+    DELETED = "deleted"
+    MARKED = "marked"
+    ALREADY_GONE = "already gone"
+    CHANGED = "changed"
+    LOCKED = "locked"
+    KEPT = "kept"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a target, and why.
+
+    Attributes:
+        fate: Of the target.
+        reason: Without secrets; empty where the fate says it all.
+        code: S3's own word for a refusal, if there was one.
+    """
+
+    fate: Fate
+    reason: str = ""
+    code: str = ""
+
+
+class Supervisor(Protocol):
+    """Watches over a deletion while it is sent."""
+
+    @property
+    def patient(self) -> bool:
+        """True to try a whole request again that the server turned away for being too busy."""
+        ...
+
+    def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
+        """Say which of the targets must not go any more, and why. Asked before each request.
+
+        Args:
+            targets: That are about to be sent.
+            again: True when they were sent before, so that whatever was known then is old.
+
+        Raises:
+            ReferencesUnknown: It cannot be said: nothing of the request may go.
+            StorageRejected: Neither can it, because storage does not answer.
+        """
+        ...
+
+    def pause(self, targets: int) -> None:
+        """Wait until so many targets may be sent."""
+        ...
+
+    def throttled(self) -> None:
+        """Take note that the server asked for fewer requests."""
+        ...
+
+
+class Unsupervised:
+    """For callers who have decided for good."""
+
+    patient = False
+
+    def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
+        """Nothing is."""
+        del targets, again
+        return {}
+
+    def pause(self, targets: int) -> None:
+        """Send at once."""
+
+    def throttled(self) -> None:
+        """Leave it to the pauses between tries."""
+
+
+def deletion_of(verdicts: Mapping[Target, Verdict]) -> Deletion:
+    """The verdicts by key, for targets without versions and conditions."""
+
+    def all_that_are(fate: Fate) -> tuple[str, ...]:
+        return tuple(target.key for target, it in verdicts.items() if it.fate is fate)
+
+    return Deletion(
+        deleted=all_that_are(Fate.DELETED),
+        marked=all_that_are(Fate.MARKED),
+        already_gone=all_that_are(Fate.ALREADY_GONE),
+        failed={
+            target.key: it.reason
+            for target, it in verdicts.items()
+            if it.fate in (Fate.FAILED, Fate.CHANGED, Fate.LOCKED, Fate.KEPT)
+        },
+    )

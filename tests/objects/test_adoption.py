@@ -1,0 +1,426 @@
+"""Whose bucket it is: what is refused, what is shown, and what a kill in between leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from filejobs_dagster.objects import adoption
+from filejobs_dagster.objects.adoption import (
+    Place,
+    adopt,
+    check,
+    inspect,
+    raise_counter,
+    remember_probe,
+)
+from filejobs_dagster.objects.marker import Marker, read_marker, write_new_marker
+from filejobs_dagster.objects.probe import Probe
+from filejobs_dagster.objects.refusals import (
+    AdoptionRefused,
+    BucketOfAnotherInstallation,
+    DatabaseRestored,
+    MarkerNotWritten,
+    MarkerTaken,
+    MarkerUnreadable,
+    NotAdopted,
+    WrongBucket,
+    WrongDatabase,
+    WrongEnvironment,
+)
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.migrate import migrate
+from tests.objects.orphans import keys_of
+from tests.objects.scripted import Answer, ScriptedS3, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mypy_boto3_s3 import S3Client
+
+KEY = "filejobs-adopted.json"
+BY = "ada@desk"
+
+
+@pytest.fixture
+def place(client: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
+    database = Database(database_url)
+    with database.connect("test") as connection:
+        yield Place(
+            client, bucket, "http://127.0.0.1", KEY, "acme", "production", database, connection
+        )
+
+
+def document(place: Place) -> dict[str, Any]:
+    body = place.client.get_object(Bucket=place.bucket, Key=KEY)["Body"].read()
+    return dict(json.loads(body))
+
+
+def rewrite(place: Place, **changes: Any) -> None:
+    """Change what the marker says, as another installation or a later run would have."""
+    text = json.dumps(document(place) | changes)
+    place.client.put_object(Bucket=place.bucket, Key=KEY, Body=text.encode())
+
+
+def events(place: Place) -> list[dict[str, Any]]:
+    rows = place.connection.execute("SELECT body FROM audit_event ORDER BY seq").fetchall()
+    return [json.loads(body) for (body,) in rows]
+
+
+def counter(place: Place) -> int:
+    row = place.connection.execute("SELECT counter FROM bucket_adoption").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def attempts(*each: Callable[[], object]) -> tuple[Callable[[], object], ...]:
+    return each
+
+
+# Adopting
+
+
+def test_adopting_writes_both_halves_and_one_event(place: Place) -> None:
+    adopted = adopt(place, by=BY)
+    assert check(place) == adopted
+    said = document(place)
+    row = place.connection.execute(
+        "SELECT system_identifier::text, current_database() FROM pg_control_system()"
+    ).fetchone()
+    assert row is not None
+    assert (said["installation"], said["environment"], said["format"]) == ("acme", "production", 1)
+    assert said["database"] == {
+        "system_identifier": row[0],
+        "name": row[1],
+        "schema": "public",
+    }
+    assert said["counter"] == counter(place) == 1
+    assert said["adopted_by"] == BY
+    (event,) = events(place)
+    assert (event["kind"], event["bucket"], event["by"]) == ("bucket.adopted", place.bucket, BY)
+    assert keys_of(place.client, place.bucket) == {KEY}
+
+
+def test_adopting_again_what_is_adopted_changes_nothing(place: Place) -> None:
+    adopted = adopt(place, by=BY)
+    assert adopt(place, by="bob@laptop") == adopted
+    assert adopt(place, by="bob@laptop", again="for no reason") == adopted
+    assert len(events(place)) == 1
+
+
+def test_without_a_marker_a_sweep_is_refused(place: Place) -> None:
+    with pytest.raises(NotAdopted, match="filejobs bucket adopt"):
+        check(place)
+
+
+def test_a_marker_that_somebody_removed_is_told_from_a_bucket_that_nobody_adopted(
+    place: Place,
+) -> None:
+    adopt(place, by=BY)
+    place.client.delete_object(Bucket=place.bucket, Key=KEY)
+    with pytest.raises(NotAdopted, match=f"says that {BY} adopted it"):
+        check(place)
+    assert adopt(place, by=BY).marker.counter == 2
+
+
+def test_two_buckets_of_one_name_on_two_servers_have_a_row_each(place: Place) -> None:
+    adopt(place, by=BY)
+    elsewhere = replace(place, endpoint="http://another")
+    with pytest.raises(DatabaseRestored, match="does not know of it"):
+        check(elsewhere)
+
+
+# The wrong one
+
+
+def test_the_marker_of_another_installation_is_refused_shown_and_never_overridden(
+    place: Place,
+) -> None:
+    adopt(replace(place, installation="globex"), by="eve@globex")
+    place.connection.execute("DELETE FROM bucket_adoption")
+    before = document(place)
+    for attempt in attempts(
+        lambda: adopt(place, by=BY), lambda: adopt(place, by=BY, again="mine now")
+    ):
+        with pytest.raises(WrongBucket, match=r"'globex'.*eve@globex.*Nothing overrides"):
+            attempt()
+    with pytest.raises(WrongBucket):
+        check(place)
+    assert document(place) == before
+
+
+def test_two_installations_on_one_schema_are_refused(place: Place) -> None:
+    adopt(place, by=BY)
+    other = replace(place, installation="globex")
+    for attempt in attempts(lambda: adopt(other, by=BY), lambda: check(other)):
+        with pytest.raises(BucketOfAnotherInstallation, match="schema of its own"):
+            attempt()
+    check(place)
+
+
+@pytest.mark.parametrize("environment", ["staging", None])
+def test_another_environment_is_refused_also_with_a_reason(
+    place: Place, environment: str | None
+) -> None:
+    adopt(place, by=BY)
+    other = replace(place, environment=environment)
+    for attempt in attempts(lambda: check(other), lambda: adopt(other, by=BY, again="really")):
+        with pytest.raises(WrongEnvironment, match="'production'"):
+            attempt()
+
+
+def test_a_copy_of_the_database_is_refused_until_somebody_says_that_it_was_meant(
+    place: Place, empty_database_url: str
+) -> None:
+    adopt(place, by=BY)
+    migrate(empty_database_url)
+    copy_of_database = Database(empty_database_url)
+    with copy_of_database.connect("test") as connection:
+        copied = replace(place, database=copy_of_database, connection=connection)
+        with pytest.raises(WrongDatabase, match="belongs to the database"):
+            check(copied)
+        with pytest.raises(WrongDatabase):
+            adopt(copied, by=BY)
+        adopted = adopt(copied, by=BY, again="moved to the new server")
+        assert adopted.marker.counter == 2
+        (event,) = events(copied)
+        assert event["kind"] == "bucket.adopted_again"
+        assert event["reason"] == "moved to the new server"
+        assert place.connection.info.dbname in event["database_before"]
+    with pytest.raises(WrongDatabase):
+        check(place)
+
+
+def test_another_schema_of_the_same_database_is_another_database(place: Place) -> None:
+    adopt(place, by=BY)
+    migrate(place.database.url, "other")
+    other = replace(place, database=Database(place.database.url, "other"))
+    with pytest.raises(WrongDatabase, match="schema other"):
+        check(other)
+
+
+# The restored one
+
+
+def test_a_database_behind_its_marker_was_restored_and_is_refused(place: Place) -> None:
+    adopted = adopt(place, by=BY)
+    for _ in range(3):
+        adopted = raise_counter(place, adopted)
+    assert (adopted.marker.counter, adopted.row.counter) == (4, 4)
+    place.connection.execute("UPDATE bucket_adoption SET counter = 2")
+    with pytest.raises(DatabaseRestored, match="counts 4 and the database counts 2"):
+        check(place)
+    with pytest.raises(DatabaseRestored):
+        adopt(place, by=BY)
+    again = adopt(place, by=BY, again="restored on purpose")
+    assert (again.marker.counter, again.row.counter) == (5, 5)
+    assert events(place)[-1]["counter_before"] == "4"
+
+
+def test_a_database_from_before_the_adoption_is_refused_too(place: Place) -> None:
+    adopt(place, by=BY)
+    place.connection.execute("DELETE FROM bucket_adoption")
+    with pytest.raises(DatabaseRestored, match="does not know of it"):
+        check(place)
+
+
+def test_a_restored_database_passes_where_nobody_counts_control(place: Place) -> None:
+    """The system identifier stays the same in a restored copy of the files."""
+    raise_counter(place, adopt(place, by=BY))
+    place.connection.execute("UPDATE bucket_adoption SET counter = 1")
+    found = inspect(place)
+    assert found.marker is not None
+    assert found.marker.database == found.identity
+
+
+# The counter
+
+
+def test_the_counter_is_committed_before_the_marker_is_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the two: the database is ahead, and the next run goes on."""
+    adopted = adopt(place, by=BY)
+
+    def killed(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adoption, "replace_marker", killed)
+        with pytest.raises(KeyboardInterrupt):
+            raise_counter(place, adopted)
+    assert counter(place) == 2
+    assert document(place)["counter"] == 1
+    again = check(place)
+    assert raise_counter(place, again).marker.counter == 3
+
+
+def test_with_the_marker_first_a_kill_looks_like_a_restored_database_control(
+    place: Place,
+) -> None:
+    adopt(place, by=BY)
+    rewrite(place, counter=2)
+    with pytest.raises(DatabaseRestored):
+        check(place)
+
+
+def test_whoever_writes_the_marker_meanwhile_stops_the_run(place: Place) -> None:
+    adopted = adopt(place, by=BY)
+    rewrite(place, adopted_by="somebody else")
+    with pytest.raises(MarkerTaken, match="Nothing was deleted"):
+        raise_counter(place, adopted)
+    assert document(place)["adopted_by"] == "somebody else"
+
+
+def test_a_row_that_fell_back_meanwhile_stops_the_run(place: Place) -> None:
+    adopted = raise_counter(place, adopt(place, by=BY))
+    place.connection.execute("UPDATE bucket_adoption SET counter = 1")
+    with pytest.raises(DatabaseRestored, match="fell below 2"):
+        raise_counter(place, adopted)
+
+
+def test_two_who_adopt_at_once_end_with_one_marker(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(client: S3Client, bucket: str, key: str, marker: Marker) -> None:
+        other = replace(marker, installation="globex", adopted_by="eve@globex")
+        write_new_marker(client, bucket, key, other)
+        write_new_marker(client, bucket, key, marker)
+
+    monkeypatch.setattr(adoption, "write_new_marker", late)
+    with pytest.raises(WrongBucket, match="eve@globex"):
+        adopt(place, by=BY)
+    assert document(place)["installation"] == "globex"
+
+
+# A marker that says nothing
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not JSON",
+        b"[]",
+        b'{"format": 2}',
+        b'{"installation": "acme"}',
+        b'{"format": 1, "installation": 7, "environment": null, "database": {}, "counter": 1}',
+        b"\xff\xfe",
+        b" " * 70_000,
+    ],
+)
+def test_an_object_that_is_no_marker_is_refused_and_left_alone(place: Place, body: bytes) -> None:
+    place.client.put_object(Bucket=place.bucket, Key=KEY, Body=body)
+    for attempt in attempts(lambda: check(place), lambda: adopt(place, by=BY, again="please")):
+        with pytest.raises(MarkerUnreadable, match="no marker that this version understands"):
+            attempt()
+    assert place.client.get_object(Bucket=place.bucket, Key=KEY)["Body"].read() == body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(403, errors("AccessDenied")),
+        Answer(404, errors("NoSuchBucket")),
+        Answer(404, "<html>a proxy</html>"),
+        Answer(503, errors("SlowDown")),
+        Answer(500, ""),
+        Answer(200, "<html>a login page</html>"),
+    ],
+)
+def test_a_marker_that_cannot_be_read_is_never_taken_for_none(
+    place: Place, scripted: ScriptedS3, scripted_client: S3Client, answer: Answer
+) -> None:
+    scripted.script = lambda _request: answer
+    unreachable = replace(place, client=scripted_client, bucket="acme")
+    for attempt in attempts(lambda: check(unreachable), lambda: adopt(unreachable, by=BY)):
+        with pytest.raises(MarkerUnreadable):
+            attempt()
+    assert scripted.of("PUT") == []
+    assert inspect(unreachable).unreadable is not None
+
+
+def test_a_marker_that_may_not_be_written_leaves_the_bucket_unadopted(
+    place: Place, scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    scripted.script = lambda request: (
+        Answer(404, errors("NoSuchKey"))
+        if request.method == "GET"
+        else Answer(403, errors("AccessDenied"))
+    )
+    with pytest.raises(MarkerNotWritten, match="s3:PutObject"):
+        adopt(replace(place, client=scripted_client, bucket="acme"), by=BY)
+
+
+@dataclass
+class Kept:
+    body: str | None = None
+
+
+def test_a_server_that_knows_no_conditions_gets_a_marker_all_the_same(
+    place: Place, scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    kept = Kept()
+
+    def script(request: Any) -> Answer:
+        if request.method == "GET":
+            return Answer(404, errors("NoSuchKey")) if kept.body is None else Answer(body=kept.body)
+        if "if-none-match" in request.headers or "if-match" in request.headers:
+            return Answer(501, errors("NotImplemented"))
+        kept.body = request.body[request.body.index("{") : request.body.rindex("}") + 1] + "\n"
+        return Answer()
+
+    scripted.script = script
+    there = replace(place, client=scripted_client, bucket="acme")
+    adopted = adopt(there, by=BY)
+    assert raise_counter(there, adopted).marker.counter == 2
+
+
+def test_what_an_ignoring_server_overwrote_is_noticed_by_reading_it_back(
+    place: Place, scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    adopt(place, by=BY)
+    other = json.dumps(document(place) | {"installation": "globex"})
+    asked: list[str] = []
+
+    def script(request: Any) -> Answer:
+        asked.append(request.method)
+        if request.method == "GET":
+            return Answer(body=other) if "PUT" in asked else Answer(404, errors("NoSuchKey"))
+        return Answer()
+
+    scripted.script = script
+    with pytest.raises(WrongBucket, match="globex"):
+        adopt(replace(place, client=scripted_client, bucket="acme"), by=BY)
+
+
+# What is kept beside
+
+
+def test_the_result_of_a_probe_is_kept_with_the_row(place: Place) -> None:
+    adopt(place, by=BY)
+    remember_probe(place, Probe("ignored", "Ceph"))
+    row = check(place).row
+    assert (row.conditional_delete, row.probed_server) == ("ignored", "Ceph")
+    assert row.probed_at is not None
+    raise_counter(place, check(place))
+    assert check(place).row.conditional_delete == "ignored"
+
+
+def test_without_a_row_the_result_of_a_probe_is_kept_nowhere(place: Place) -> None:
+    remember_probe(place, Probe("honoured", ""))
+    assert inspect(place).row is None
+
+
+def test_every_refusal_is_one_kind(place: Place) -> None:
+    with pytest.raises(AdoptionRefused):
+        check(place)
+    assert read_marker(place.client, place.bucket, KEY) is None
+    with pytest.raises(psycopg.errors.CheckViolation):
+        place.connection.execute(
+            "INSERT INTO bucket_adoption (endpoint, bucket, installation, counter, adopted_by)"
+            " VALUES ('a', 'b', 'c', -1, 'd')"
+        )

@@ -1,0 +1,293 @@
+"""In a bucket that keeps versions: marked or purged, and never more than the orphan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from filejobs_dagster.objects import purging
+from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
+from filejobs_dagster.objects.removal import Removal, RemovalStopped
+from tests.objects.orphans import (
+    gate_on,
+    keys_of,
+    markers_in,
+    no_proof_needed,
+    put,
+    seen,
+    versions_in,
+)
+from tests.objects.scripted import Answer, ScriptedS3, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.objects.gate import Gate
+
+MARK = Manner("enabled")
+PURGE = Manner("enabled", purge_versions=True)
+
+
+@pytest.fixture
+def gate(client: S3Client, connection: psycopg.Connection, versioned_bucket: str) -> Gate:
+    return gate_on(client, connection, versioned_bucket)
+
+
+def history(client: S3Client, bucket: str, key: str, count: int = 3) -> None:
+    """Write a key several times."""
+    for number in range(count):
+        client.put_object(Bucket=bucket, Key=key, Body=b"x" * (number + 1))
+
+
+# Marked
+
+
+def test_without_purging_an_orphan_is_marked_and_nothing_is_called_freed(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    removal = gate.remove([seen(client, versioned_bucket, "files/a")], no_proof_needed, MARK)
+    assert removal == Removal(marked=(b"files/a",))
+    assert len(versions_in(client, versioned_bucket)) == 3
+    assert markers_in(client, versioned_bucket) == ["files/a"]
+    assert keys_of(client, versioned_bucket) == set()
+
+
+def test_an_orphan_that_is_marked_already_gets_no_second_marker(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    (orphan,) = put(client, versioned_bucket, "files/a")
+    gate.remove([orphan], no_proof_needed, MARK)
+    assert gate.remove([orphan], no_proof_needed, MARK) == Removal(already_gone=(b"files/a",))
+    assert markers_in(client, versioned_bucket) == ["files/a"]
+
+
+# Purged
+
+
+def test_purging_takes_every_version_and_marker_of_exactly_that_key(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    client.delete_object(Bucket=versioned_bucket, Key="files/a")
+    client.put_object(Bucket=versioned_bucket, Key="files/a", Body=b"current")
+    others = ["files/a/b", "files/aa", "files/a.info", "files/A"]
+    for key in others:
+        history(client, versioned_bucket, key, 2)
+    client.delete_object(Bucket=versioned_bucket, Key="files/a/b")
+    orphan = seen(client, versioned_bucket, "files/a")
+
+    removal = gate.remove([orphan], no_proof_needed, PURGE)
+
+    assert removal == Removal(purged={b"files/a": 5}, freed=1 + 2 + 3 + len(b"current"))
+    left = [key for key, _ in versions_in(client, versioned_bucket)]
+    assert left == sorted([*others, *others])
+    assert markers_in(client, versioned_bucket) == ["files/a/b"]
+
+
+def test_purging_by_the_prefix_takes_other_keys_too_control(
+    client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a", 1)
+    history(client, versioned_bucket, "files/a/b", 1)
+    found = client.list_object_versions(Bucket=versioned_bucket, Prefix="files/a")["Versions"]
+    for it in found:
+        client.delete_object(Bucket=versioned_bucket, Key=it["Key"], VersionId=it["VersionId"])
+    assert versions_in(client, versioned_bucket) == []
+
+
+def test_older_versions_of_an_object_that_is_in_use_stay(
+    gate: Gate, client: S3Client, versioned_bucket: str, connection: psycopg.Connection
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', 'files/a')")
+    before = versions_in(client, versioned_bucket)
+    orphan = seen(client, versioned_bucket, "files/a")
+    removal = gate.remove([orphan], no_proof_needed, PURGE)
+    assert removal.kept == {b"files/a": "referenced by file"}
+    assert versions_in(client, versioned_bucket) == before
+
+
+def test_a_version_that_is_newer_than_what_was_seen_saves_all_of_them(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    orphan = seen(client, versioned_bucket, "files/a")
+    client.put_object(Bucket=versioned_bucket, Key="files/a", Body=b"somebody uploads again")
+    before = versions_in(client, versioned_bucket)
+    removal = gate.remove([orphan], no_proof_needed, PURGE)
+    assert list(removal.changed) == [b"files/a"]
+    # Behind the same current version, but younger than the sighting: an upload that raced.
+    earlier = replace(seen(client, versioned_bucket, "files/a"), modified=1_000_000_000_000)
+    assert list(gate.remove([earlier], no_proof_needed, PURGE).changed) == [b"files/a"]
+    assert versions_in(client, versioned_bucket) == before
+
+
+def test_what_a_marker_hides_by_now_is_gone_already_and_its_versions_stay(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    orphan = seen(client, versioned_bucket, "files/a")
+    client.delete_object(Bucket=versioned_bucket, Key="files/a")
+    removal = gate.remove([orphan], no_proof_needed, PURGE)
+    assert removal == Removal(already_gone=(b"files/a",))
+    assert len(versions_in(client, versioned_bucket)) == 3
+
+
+def test_a_key_that_has_no_version_at_all_is_gone_already(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    (orphan,) = put(client, versioned_bucket, "files/a")
+    assert list(gate.remove([orphan], no_proof_needed, PURGE).purged) == [b"files/a"]
+    assert gate.remove([orphan], no_proof_needed, PURGE).already_gone == (b"files/a",)
+
+
+def test_killed_between_old_and_current_the_object_is_still_what_it_was(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    orphan = seen(client, versioned_bucket, "files/a")
+    asked: list[None] = []
+
+    def killed() -> None:
+        asked.append(None)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gate.remove([orphan], killed, PURGE)
+    assert seen(client, versioned_bucket, "files/a") == orphan
+    assert len(versions_in(client, versioned_bucket)) == 1
+    assert gate.remove([orphan], no_proof_needed, PURGE).purged == {b"files/a": 1}
+
+
+def test_with_the_current_one_first_a_kill_brings_an_old_version_back_to_life_control(
+    client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    latest = client.head_object(Bucket=versioned_bucket, Key="files/a")
+    client.delete_object(Bucket=versioned_bucket, Key="files/a", VersionId=latest["VersionId"])
+    assert client.head_object(Bucket=versioned_bucket, Key="files/a")["ContentLength"] == 2
+
+
+def test_a_refused_proof_between_old_and_current_leaves_the_key_unanswered(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    orphan = seen(client, versioned_bucket, "files/a")
+    asked: list[None] = []
+
+    def lost() -> None:
+        asked.append(None)
+        if len(asked) == 2:
+            raise RuntimeError("given up for dead")
+
+    with pytest.raises(RemovalStopped) as stopped:
+        gate.remove([orphan], lost, PURGE)
+    assert stopped.value.kind == "proof"
+    assert stopped.value.so_far == Removal(freed=1 + 2)
+    assert stopped.value.unanswered == (b"files/a",)
+
+
+def test_more_versions_than_are_read_at_once_go_all_the_same(
+    gate: Gate, client: S3Client, versioned_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "MOST_AT_ONCE", 3)
+    history(client, versioned_bucket, "files/a", 8)
+    history(client, versioned_bucket, "files/b", 2)
+    orphans = [seen(client, versioned_bucket, key) for key in ("files/a", "files/b")]
+    removal = gate.remove(orphans, no_proof_needed, PURGE)
+    assert removal.purged == {b"files/a": 8, b"files/b": 2}
+    assert removal.freed == sum(range(1, 9)) + 3
+    assert versions_in(client, versioned_bucket) == []
+
+
+def test_odd_keys_are_purged_and_their_twins_stay(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    odd = ["files/a b", "files/a+b", "files/a%20b", "files/tab\tx", "files/caf\u00e9"]
+    for key in [*odd, "files/cafe\u0301"]:
+        history(client, versioned_bucket, key, 2)
+    orphans = [seen(client, versioned_bucket, key) for key in odd]
+    removal = gate.remove(orphans, no_proof_needed, PURGE)
+    assert removal.purged == {key.encode(): 2 for key in odd}
+    assert {key for key, _ in versions_in(client, versioned_bucket)} == {"files/cafe\u0301"}
+
+
+# Locks
+
+
+@pytest.fixture
+def locking_bucket(client: S3Client, bucket: str) -> str:
+    name = f"{bucket[:40]}-lock"
+    client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    return name
+
+
+def retain(client: S3Client, bucket: str, key: str, version: str) -> None:
+    until = datetime.now(timezone.utc) + timedelta(days=1)
+    client.put_object_retention(
+        Bucket=bucket,
+        Key=key,
+        VersionId=version,
+        Retention={"Mode": "COMPLIANCE", "RetainUntilDate": until},
+    )
+
+
+def hold(client: S3Client, bucket: str, key: str, version: str) -> None:
+    client.put_object_legal_hold(
+        Bucket=bucket, Key=key, VersionId=version, LegalHold={"Status": "ON"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("lock", "which"),
+    # The embedded server cannot say what retains an older version; Ceph can, and is asked.
+    [(retain, "current"), (hold, "current"), (hold, "older")],
+)
+def test_a_locked_version_keeps_its_object_and_the_others_of_the_batch_go(
+    client: S3Client,
+    connection: psycopg.Connection,
+    locking_bucket: str,
+    lock: Callable[[S3Client, str, str, str], None],
+    which: str,
+) -> None:
+    gate = gate_on(client, connection, locking_bucket)
+    for key in ("files/a", "files/b", "files/c"):
+        history(client, locking_bucket, key, 2)
+    listed = client.list_object_versions(Bucket=locking_bucket, Prefix="files/b")["Versions"]
+    [version] = [it["VersionId"] for it in listed if it["IsLatest"] is (which == "current")]
+    lock(client, locking_bucket, "files/b", version)
+    orphans = [seen(client, locking_bucket, f"files/{letter}") for letter in "abc"]
+
+    removal = gate.remove(orphans, no_proof_needed, PURGE)
+
+    assert removal.purged == {b"files/a": 2, b"files/c": 2}
+    locked = removal.locked[b"files/b"]
+    assert (locked.until is None, locked.legal_hold) == (lock is hold, lock is hold)
+    assert keys_of(client, locking_bucket) == {"files/b"}
+    assert version in {it for _, it in versions_in(client, locking_bucket)}
+
+
+# Manner
+
+
+def test_a_bucket_without_versions_has_none_to_purge(client: S3Client, bucket: str) -> None:
+    manner = manner_of(client, bucket, purge_versions=True, conditional="honoured")
+    assert not manner.purges
+    assert manner.names_etag
+
+
+def test_whether_to_purge_is_not_guessed(scripted: ScriptedS3, scripted_client: S3Client) -> None:
+    scripted.script = lambda _request: Answer(403, errors("AccessDenied"))
+    with pytest.raises(VersioningUnknown, match="s3:GetBucketVersioning"):
+        manner_of(scripted_client, "acme", purge_versions=True, conditional=None)
+    assert manner_of(scripted_client, "acme", purge_versions=False, conditional=None) == Manner(
+        "unknown"
+    )
