@@ -14,12 +14,17 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.references.columns import only_column
 from filejobs_dagster.references.operator import Column, OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 __all__ = ["ReferenceCheck", "ReferencesUnknown"]
 
@@ -29,18 +34,15 @@ LOCK_TIMEOUT = timedelta(seconds=10)
 PROBE = "filejobs/preflight"
 """A key to ask for; whether a source names it does not matter."""
 
-_BYTEA = 17
-"""The object identifier of PostgreSQL's type bytea; domains are described by their base type."""
-
-_STRING_CATEGORY = "S"
-_PADDED = "bpchar"
-
 
 class ReferenceCheck:
     """Every source of one bucket: the project's own tables, then those of the operator.
 
-    Each call is a READ ONLY transaction of its own on the primary, READ COMMITTED, so that it
-    sees whatever was committed before it.
+    Each call is a READ ONLY transaction of its own on the primary, which sees whatever was
+    committed before the call; one for each database that sources are in. It is REPEATABLE READ: a
+    key that moves from one source to another meanwhile must not be missed by both. A source with
+    its own `database` is asked over a connection of the check's own, opened when it is first
+    needed and kept until `close`.
     """
 
     def __init__(
@@ -66,10 +68,33 @@ class ReferenceCheck:
         """
         self._connection = connection
         self._own = OWN_TABLES
-        self._queries = tuple(OperatorQuery(source) for source in sources)
+        queries = [OperatorQuery(source) for source in sources]
+        self._queries = tuple(query for query in queries if query.url is None)
+        self._elsewhere: dict[str, list[OperatorQuery]] = {}
+        for query in queries:
+            if query.url is not None:
+                self._elsewhere.setdefault(query.url, []).append(query)
+        self._connections: dict[str, psycopg.Connection[Any]] = {}
         self._schema = schema
         self._statement_timeout = statement_timeout
         self._columns: dict[str, Column] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that the check has opened itself; a later call opens new ones."""
+        while self._connections:
+            _, connection = self._connections.popitem()
+            connection.close()
 
     def preflight(self) -> None:
         """Ask every source once, before anything is decided.
@@ -78,10 +103,10 @@ class ReferenceCheck:
             ReferencesUnknown: A source failed, returns other than one column of text or bytea, or
                 has fewer keys than its `min_rows`.
         """
-        with self._transaction() as cursor:
-            for table in self._own:
+        for cursor, tables, queries in self._by_database():
+            for table in tables:
                 self._named_by_table(cursor, table, [])
-            for query in self._queries:
+            for query in queries:
                 # The very statement that decides later: too slow for one key is too slow.
                 self._named_by_query(cursor, query, [PROBE])
 
@@ -97,14 +122,34 @@ class ReferenceCheck:
         if not wanted:
             return {}
         names: dict[str, list[str]] = {}
-        with self._transaction() as cursor:
-            for table in self._own:
+        for cursor, tables, queries in self._by_database():
+            for table in tables:
                 for key in self._named_by_table(cursor, table, wanted):
                     names.setdefault(key, []).append(table.name)
-            for query in self._queries:
+            for query in queries:
                 for key in self._named_by_query(cursor, query, wanted):
                     names.setdefault(key, []).append(query.name)
         return {key: tuple(names[key]) for key in wanted if key in names}
+
+    def _by_database(
+        self,
+    ) -> Iterator[tuple[psycopg.RawCursor[TupleRow], Sequence[OwnTable], Sequence[OperatorQuery]]]:
+        """What is asked of each database, with a cursor in a transaction there."""
+        with self._transaction(self._connection) as cursor:
+            yield cursor, self._own, self._queries
+        for url, queries in self._elsewhere.items():
+            whom = ", ".join(query.name for query in queries)
+            with self._transaction(self._reached(url, whom), whom) as cursor:
+                yield cursor, (), queries
+
+    def _reached(self, url: str, whom: str) -> psycopg.Connection[Any]:
+        """The check's own connection to a database, opened again when it has broken."""
+        known = self._connections.get(url)
+        if known is None or known.closed:
+            with _answering(whom):
+                known = Database(url).connect(f"references {whom}")
+            self._connections[url] = known
+        return known
 
     # Sources ----------------------------------------------------------------------------------
 
@@ -122,15 +167,13 @@ class ReferenceCheck:
     ) -> list[str]:
         by_bytes = {key.encode("utf-8"): key for key in keys if _encodes(key)}
         column = self._column(cursor, query)
-        # A text column holds no NUL, so it cannot name such a key.
-        texts = [key for key in by_bytes.values() if "\x00" not in key]
-        wanted = (list(by_bytes),) if column.is_bytes else (list(by_bytes), texts)
-        with _answering(query.name):
-            cursor.execute(query.matches(column), wanted)
-            named = [by_bytes[bytes(key)] for (key,) in cursor]
+        if query.recheck_sql is not None:
+            named = _rechecked(cursor, query, by_bytes)
+        else:
+            named = _matched(cursor, query, column, by_bytes)
         # Afterwards: a source that is emptied while it is asked looks as if it named nothing.
         self._require_rows(cursor, query)
-        return named
+        return [by_bytes[key] for key in named]
 
     def _require_rows(self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery) -> None:
         column = self._column(cursor, query)
@@ -148,45 +191,19 @@ class ReferenceCheck:
 
     def _column(self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery) -> Column:
         """Look at what the source returns, once per check."""
-        known = self._columns.get(query.name)
-        if known is not None:
-            return known
-        with _answering(query.name):
-            cursor.execute(query.shape())
-            described = cursor.description or []
-            names = [column.name for column in described]
-            types = [column.type_code for column in described]
-        if len(names) != 1:
-            raise ReferencesUnknown(
-                f"Source {query.name!r} returns {len(names)} columns ({', '.join(names)}), and "
-                "which of them holds the keys would be a guess. Select that one column."
-            )
-        column = self._accepted(cursor, query, names[0], types[0])
-        self._columns[query.name] = column
-        return column
-
-    def _accepted(
-        self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery, name: str, type_code: int
-    ) -> Column:
-        if type_code == _BYTEA:
-            return Column(is_bytes=True)
-        with _answering(query.name):
-            cursor.execute("SELECT typname, typcategory FROM pg_type WHERE oid = $1", (type_code,))
-            typname, category = cursor.fetchone() or ("an unknown type", "")
-        if category != _STRING_CATEGORY or typname == _PADDED:
-            raise ReferencesUnknown(
-                f"Source {query.name!r} returns {name!r} as {typname}, whose text need not be the "
-                "key. Return text or bytea: cast the column, take the text out of JSON with ->>, "
-                "unnest an array."
-            )
-        return Column(is_bytes=False)
+        if query.name not in self._columns:
+            with _answering(query.name):
+                self._columns[query.name] = only_column(cursor, query)
+        return self._columns[query.name]
 
     # Transactions -----------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self) -> Iterator[psycopg.RawCursor[TupleRow]]:
-        with _answering("the database"):
-            status = self._connection.info.transaction_status
+    def _transaction(
+        self, connection: psycopg.Connection[Any], whom: str = "the database"
+    ) -> Iterator[psycopg.RawCursor[TupleRow]]:
+        with _answering(whom):
+            status = connection.info.transaction_status
         if status is not TransactionStatus.IDLE:
             raise ReferencesUnknown(
                 f"References were to be read on a connection that is {status.name}, not IDLE: it "
@@ -194,15 +211,15 @@ class ReferenceCheck:
             )
         # The outer guard sees a COMMIT that fails; inner ones have named the source by then.
         with (
-            _answering("the database"),
-            self._connection.transaction(),
-            psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor,
+            _answering(whom),
+            connection.transaction(),
+            psycopg.RawCursor(connection, row_factory=tuple_row) as cursor,
         ):
             self._prepare(cursor)
             yield cursor
 
     def _prepare(self, cursor: psycopg.RawCursor[TupleRow]) -> None:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor.execute(
             """
             SELECT set_config('statement_timeout', $1, true),
@@ -219,6 +236,46 @@ class ReferenceCheck:
                 "This connection leads to a replica, which may lack references that the primary "
                 "already has. Connect to the primary (`target_session_attrs=read-write`)."
             )
+
+
+def _matched(
+    cursor: psycopg.RawCursor[TupleRow],
+    query: OperatorQuery,
+    column: Column,
+    keys: Iterable[bytes],
+) -> set[bytes]:
+    """Those of the keys that a value of the query becomes."""
+    keys_of: dict[bytes, list[bytes]] = {}
+    for key in keys:
+        for value in query.transforms.inverse(key) or ():
+            keys_of.setdefault(value, []).append(key)
+    values = list(keys_of)
+    # A text column holds no NUL and nothing that is no UTF-8, so it cannot name such a key.
+    texts = [text for value in values if (text := _as_text(value)) is not None]
+    with _answering(query.name):
+        cursor.execute(query.matches(column), (values,) if column.is_bytes else (values, texts))
+        return {key for (value,) in cursor for key in keys_of[bytes(value)]}
+
+
+def _rechecked(
+    cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery, keys: Mapping[bytes, str]
+) -> set[bytes]:
+    """Those of the keys that the operator's own check calls in use."""
+    storable = [text for key in keys if (text := _as_text(key)) is not None]
+    with _answering(query.name):
+        cursor.execute(query.recheck(), (storable,))
+        named = {found for (key,) in cursor if key is not None and (found := bytes(key)) in keys}
+    # What cannot be asked about may be in use: a transform may have decoded it.
+    return named | {key for key in keys if _as_text(key) is None}
+
+
+def _as_text(value: bytes) -> str | None:
+    """The value as a text column could hold it, or None."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\x00" in text else text
 
 
 @contextmanager

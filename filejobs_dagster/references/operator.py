@@ -6,15 +6,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+from filejobs_dagster.references.transforms import Transforms
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
-_PARAMETER = re.compile(r"\$[0-9]")
+_PARAMETER = re.compile(r"\$[0-9]+")
 
 
 class Source(Protocol):
-    """A query for keys in use: an entry of `sources` in `filejobs.yaml`."""
+    """A query for keys in use: an entry of `sources` in `filejobs.yaml`.
+
+    It may have more, which is read where it is there: `database` (with `url`, a secret) when the
+    query is asked elsewhere, `transforms` and `recheck_sql`.
+    """
 
     @property
     def name(self) -> str:
@@ -69,6 +75,19 @@ class OperatorQuery:
                 "holds a parameter such as $1",
                 "write the value itself, or put the query into a view",
             ),
+            (
+                self.recheck_sql is not None
+                and (
+                    ";" in self.recheck_sql or set(_PARAMETER.findall(self.recheck_sql)) != {"$1"}
+                ),
+                "has a recheck_sql that is not one SELECT with $1",
+                "return those of the keys in $1::text[] that are in use, and use no semicolon",
+            ),
+            (
+                self.recheck_sql is None and not self.transforms.invertible,
+                "has transforms that cannot be inverted and no recheck_sql",
+                "write recheck_sql, which says of keys whether they are in use",
+            ),
         ):
             if found:
                 raise ReferencesUnknown(
@@ -85,9 +104,30 @@ class OperatorQuery:
         """The fewest rows a sane answer has."""
         return self.source.min_rows
 
+    @cached_property
+    def url(self) -> str | None:
+        """The address of the source's own database, a secret; None for the project's."""
+        database = getattr(self.source, "database", None)
+        return None if database is None else str(database.url.reveal())
+
+    @cached_property
+    def transforms(self) -> Transforms:
+        """The steps from a value of the query to a key."""
+        return Transforms.of(getattr(self.source, "transforms", ()))
+
+    @property
+    def recheck_sql(self) -> str | None:
+        """The operator's own check of keys, which stands instead of the query's values."""
+        recheck: str | None = getattr(self.source, "recheck_sql", None)
+        return recheck
+
     def shape(self) -> str:
         """SQL that returns no row and shows the columns."""
         return f"SELECT * FROM {self._wrapped('source')} LIMIT 0"
+
+    def keys(self, column: Column) -> str:
+        """SQL that returns every value as bytea, NULL among them."""
+        return f"SELECT {_bytes_of(column)} FROM {self._wrapped('source(key)')}"
 
     def count(self, column: Column) -> str:
         """SQL that counts keys, at most `$1` of them."""
@@ -109,6 +149,13 @@ class OperatorQuery:
         return (
             f"SELECT DISTINCT {key} FROM {self._wrapped('source(key)')} "
             f"WHERE {by_index}{key} = any($1::bytea[])"
+        )
+
+    def recheck(self) -> str:
+        """SQL that returns, as bytea, those of the keys in `$1` (`text[]`) that are in use."""
+        return (
+            "SELECT DISTINCT convert_to(recheck.key::text, 'UTF8') "
+            f"FROM (\n{self.recheck_sql}\n) AS recheck(key)"
         )
 
     def _wrapped(self, alias: str) -> str:

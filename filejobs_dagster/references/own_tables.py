@@ -31,6 +31,14 @@ class OwnTable:
             .as_string()
         )
 
+    def keys(self, schema: str) -> str:
+        """SQL that returns every key of the table as bytea, in no order: one sequential read."""
+        return (
+            sql.SQL("SELECT convert_to({}, 'UTF8') FROM {}")
+            .format(sql.Identifier(self.column), sql.Identifier(schema, self.table))
+            .as_string()
+        )
+
 
 OWN_TABLES: tuple[OwnTable, ...] = (
     # In every state: a deleted file can be restored while its row is there.

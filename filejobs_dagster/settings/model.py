@@ -18,13 +18,19 @@ from pydantic import (
 )
 
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
 from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.jobs import JobSettings, model_of
+from filejobs_dagster.settings.jobs import (
+    JobSettings,
+    ReservationSourceSettings,
+    UploadReservationsSettings,
+    model_of,
+)
 from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section, failed, mistakes_in, nearest
-from filejobs_dagster.settings.storage import BucketSettings, overlaps_between
-from filejobs_dagster.settings.values import Day, Identifier, Installation, Text, between
+from filejobs_dagster.settings.storage import BucketSettings, overlaps_between, owner_of
+from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
@@ -123,6 +129,18 @@ class Settings(Section):
         description="The first day that the Partitions tab shows.",
         examples=["2025-01-01"],
     )
+    environment: Text | None = Field(
+        default=None,
+        description="Which of your environments this is. The marker of an adopted bucket holds it, "
+        "so that a copy of production's settings cannot sweep another environment's bucket.",
+        examples=["production"],
+    )
+    scratch_dir: Folder | None = Field(
+        default=None,
+        description="A folder for sorting long lists of keys on disk. Without it, the system's "
+        "temporary directory.",
+        examples=["/var/lib/filejobs/scratch"],
+    )
     database: DatabaseSettings = Field(
         description="The PostgreSQL database of the project's tables.",
         examples=[{"url": {"env": "FILEJOBS_DATABASE_URL"}}],
@@ -132,6 +150,11 @@ class Settings(Section):
         description="The buckets, by the name that jobs use for them. May be empty only if no job "
         "in jobs deletes bytes.",
         examples=[{"uploads": {"bucket": "acme-uploads", "owns": ["files/"], "min_age": "48h"}}],
+    )
+    audit: AuditSettings = Field(
+        default_factory=AuditSettings,
+        description="How the audit chains are sealed, pinned, verified and trimmed.",
+        examples=[{"pins": {"bucket": "pins", "prefix": "pins/", "keep_for": "800d"}}],
     )
     jobs: Annotated[dict[str, SerializeAsAny[JobSettings]], PlainValidator(_jobs)] = Field(
         default_factory=dict,
@@ -156,6 +179,9 @@ class Settings(Section):
             yield from _without_bucket(jobs)
         else:
             yield from _unknown_bucket(jobs, buckets)
+            yield from _unreferenced_table(jobs, buckets)
+            yield from _report_among_files(jobs, buckets)
+        yield from problems_of_audit(_part_of_audit(said), jobs, buckets)
 
     def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
         """The bucket that a job deletes bytes from, with the name of its entry.
@@ -178,6 +204,16 @@ class Settings(Section):
                 path, "it names no bucket", f"name one of {', '.join(self.buckets) or 'buckets'}"
             )
         return named, self.buckets[named]
+
+
+def reservation_source(settings: Settings) -> ReservationSourceSettings | None:
+    """The operator's table of reservations, or None where it is the project's table `file`."""
+    job = settings.jobs.get("upload_reservations")
+    return job.source if isinstance(job, UploadReservationsSettings) else None
+
+
+def _part_of_audit(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _entries({"audit": said.get("audit")}).get("audit", {})
 
 
 def _no_bucket(path: str, found: str, expected: str) -> SettingsError:
@@ -224,8 +260,72 @@ def _unknown_bucket(
                     f"name one of {', '.join(buckets)}",
                 ),
             )
+        if named is None and len(buckets) == 1:
+            (named,) = buckets
+        if BY_NAME[name].deletes_bytes and _owns_nothing(buckets, named):
+            yield (
+                ("jobs", name, "bucket"),
+                mistake(
+                    f"buckets.{named} says owns_nothing: true, and {name} deletes bytes",
+                    "name an entry that owns something",
+                ),
+            )
         if isinstance(named, str) and named.strip() and named not in buckets:
             yield (
                 ("jobs", name, "bucket"),
                 mistake(f"no entry of buckets is called {shown(named)}", nearest(named, buckets)),
             )
+
+
+def _owns_nothing(buckets: Mapping[str, Any], entry: Any) -> bool:
+    return (
+        isinstance(entry, str) and entry in buckets and buckets[entry].get("owns_nothing") is True
+    )
+
+
+def _report_among_files(
+    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Found]:
+    """Find a report's prefix inside what is owned: a later run would take the report away."""
+    for name, job in jobs.items():
+        report = _entries({"report_to": job.get("report_to")}).get("report_to", {})
+        prefix = report.get("prefix")
+        entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
+        if isinstance(prefix, str) and isinstance(entry, str) and entry in buckets:
+            owner = owner_of(prefix, entry, buckets)
+            if owner is not None:
+                yield (
+                    ("jobs", name, "report_to", "prefix"),
+                    mistake(
+                        f"{shown(prefix)} lies inside {owner}, where things are deleted",
+                        "write a prefix outside of everything owned, or a folder",
+                    ),
+                )
+
+
+def _unreferenced_table(
+    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Found]:
+    """Find a table of reservations in a database that no source of its bucket is asked in."""
+    job = jobs.get("upload_reservations", {})
+    table = _part(job, "source")
+    entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
+    if table is None or not isinstance(entry, str) or entry not in buckets:
+        return
+    sources = buckets[entry].get("sources")
+    places = [_part(one, "database") for one in (sources if isinstance(sources, list) else [])]
+    if _part(table, "database") not in places:
+        yield (
+            ("jobs", "upload_reservations", "source"),
+            mistake(
+                f"buckets.{entry}.sources has no query in the same database, so the gate would not "
+                "know which keys the table still names",
+                "add a source whose query returns the key of every row that still needs its "
+                "object, with the same `database`",
+            ),
+        )
+
+
+def _part(said: Any, key: str) -> Any:
+    """A key of a mapping, from a file or from a model that was built in Python."""
+    return said.get(key) if isinstance(said, Mapping) else getattr(said, key, None)

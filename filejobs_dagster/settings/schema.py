@@ -82,10 +82,18 @@ def settings_json_schema_text() -> str:
 
 def _choose_what_is_owned(bucket: dict[str, Any]) -> None:
     bucket["properties"]["owns"]["minItems"] = 1
+    no, yes = {"const": False}, {"const": True}
     bucket["oneOf"] = [
-        {"required": ["owns"], "properties": {"owns_whole_bucket": {"const": False}}},
         {
-            "required": ["owns_whole_bucket"],
-            "properties": {"owns_whole_bucket": {"const": True}, "owns": False},
+            "required": ["owns", "min_age"],
+            "properties": {"owns_whole_bucket": no, "owns_nothing": no},
+        },
+        {
+            "required": ["owns_whole_bucket", "min_age"],
+            "properties": {"owns_whole_bucket": yes, "owns_nothing": no, "owns": False},
+        },
+        {
+            "required": ["owns_nothing"],
+            "properties": {"owns_nothing": yes, "owns_whole_bucket": no, "owns": False},
         },
     ]

@@ -12,10 +12,19 @@ from urllib.parse import urlsplit
 from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Steps, at, mistake, shown
+from filejobs_dagster.settings.rules import (
+    INVERTIBLE,
+    Pattern,
+    RewriteSettings,
+    TransformSettings,
+    repeated_names,
+)
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section
 from filejobs_dagster.settings.values import (
+    CEILING,
     BucketName,
     Endpoint,
     Prefix,
@@ -26,6 +35,9 @@ from filejobs_dagster.settings.values import (
 
 WHOLE_BUCKET = ""
 """The prefix that every key begins with."""
+
+MARKER = "filejobs-adopted.json"
+"""The default key of the object that says whose bucket it is."""
 
 _KEYS = ("access_key_id", "secret_access_key")
 
@@ -49,6 +61,41 @@ class SourceSettings(Section):
         "0 says that an empty answer is normal.",
         examples=[1],
     )
+    database: OtherDatabase | None = Field(
+        default=None,
+        description="Where the query is asked. Without it, in the project's own database. Must be "
+        "the primary.",
+        examples=[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}],
+    )
+    read_from: OtherDatabase | None = Field(
+        default=None,
+        description="A replica for the one long read of storage_orphans. The check right before a "
+        "deletion always asks the primary.",
+        examples=[{"url": {"env": "FILEJOBS_REPLICA_URL"}}],
+    )
+    transforms: list[TransformSettings] = Field(
+        default_factory=list,
+        description="The steps, in this order, by which a value of the query becomes a key. "
+        "Without any, it is the key.",
+        examples=[[{"strip_base": ["s3://acme-uploads/"]}, {"prepend": "files/"}]],
+    )
+    recheck_sql: Query | None = Field(
+        default=None,
+        description="A SELECT that returns those of the keys in $1 (text[]) that are in use, as "
+        "they stand in the bucket. Needed with drop_query and percent_decode, which cannot be "
+        "inverted.",
+        examples=["select key from unnest($1::text[]) as key join asset on asset.path = key"],
+    )
+
+    @property
+    def invertible(self) -> bool:
+        """True when the values that become a key can be listed for the check of that key."""
+        return all(transform.invertible for transform in self.transforms)
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at whether single keys can be checked in it."""
+        yield from _unchecked(said)
 
 
 class BucketSettings(Section):
@@ -115,6 +162,12 @@ class BucketSettings(Section):
         "owns.",
         examples=[True],
     )
+    owns_nothing: StrictBool = Field(
+        default=False,
+        description="True says that nothing is ever collected in this bucket. Stands instead of "
+        "owns, for a bucket that only keeps pins or archives.",
+        examples=[True],
+    )
     protect: list[Text] = Field(
         default_factory=list,
         description="Prefixes or exact keys that are never deleted, whoever asks. Wins over "
@@ -122,6 +175,7 @@ class BucketSettings(Section):
         examples=[["files/brand/"]],
     )
     min_age: Annotated[Duration, between(timedelta(hours=24))] = Field(
+        default=CEILING,
         description="The age under which no unreferenced object is an orphan. It exceeds the "
         "longest upload; the floor is 24h.",
         examples=["48h"],
@@ -130,6 +184,38 @@ class BucketSettings(Section):
         default_factory=list,
         description="Queries for keys that are in use, in addition to the project's own tables.",
         examples=[[{"name": "avatars", "sql": "select avatar_key from account"}]],
+    )
+    shape: list[Pattern] = Field(
+        default_factory=list,
+        description="Regular expressions of the keys that belong here. An owned key that none of "
+        "them matches as a whole is kept and reported. Without any, every key is known.",
+        examples=[[r"files/[0-9a-f-]{36}(/.*)?"]],
+    )
+    rewrites: list[RewriteSettings] = Field(
+        default_factory=list,
+        description="Rules by which derived objects (thumbnails, variants, segments) stay as long "
+        "as the object that they were derived from is referenced.",
+        examples=[
+            [
+                {
+                    "name": "thumbnails",
+                    "match": r"files/thumbnails/(?P<id>[^/]+)_[0-9]+\.webp",
+                    "owner": "files/{id}",
+                }
+            ]
+        ],
+    )
+    purge_versions: StrictBool = Field(
+        default=False,
+        description="True removes all versions of an orphan in a versioned bucket. False leaves a "
+        "delete marker: nothing is freed, and the object can be brought back.",
+        examples=[True],
+    )
+    marker: Text = Field(
+        default=MARKER,
+        description="The key of the object that `filejobs bucket adopt` writes: it says to which "
+        "installation and database the bucket belongs. Outside of owns.",
+        examples=[MARKER],
     )
 
     @property
@@ -141,10 +227,13 @@ class BucketSettings(Section):
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
         """Look at ownership, protection, credentials and the names of sources."""
         yield from _ownership(said)
+        yield from _without_age(said)
         yield from _overlaps_within(said)
         yield from _useless_protection(said)
         yield from _credentials(said)
-        yield from _repeated_sources(said)
+        yield from repeated_names(said.get("sources"), "sources", "source")
+        yield from repeated_names(said.get("rewrites"), "rewrites", "rewrite")
+        yield from _misplaced_marker(said)
 
 
 def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found]:
@@ -177,9 +266,31 @@ def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found
                 )
 
 
+def owner_of(key: str, entry: str, buckets: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Say which entry owns a key of an entry's bucket, in words; None when none does.
+
+    Args:
+        key: A key or a prefix.
+        entry: The entry whose bucket is meant.
+        buckets: All entries as the file has them; others may be the same bucket of that server.
+    """
+    place = _place(buckets[entry])
+    for name, said in buckets.items():
+        if name == entry or (place is not None and _place(said) == place):
+            for path, prefix in _owned(said):
+                if key.startswith(prefix):
+                    where = at(("buckets", name, *path))
+                    return f"{_prefix_in_words(prefix)} of {where}"
+    return None
+
+
 def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:
     whole = said.get("owns_whole_bucket") is True
-    if whole and "owns" in said:
+    if said.get("owns_nothing") is True:
+        for key in ("owns", "owns_whole_bucket"):
+            if said.get(key):
+                yield (key,), mistake("it stands beside owns_nothing: true", "keep one of the two")
+    elif whole and "owns" in said:
         yield (
             ("owns",),
             mistake("it stands beside owns_whole_bucket: true", "keep one of the two"),
@@ -199,6 +310,17 @@ def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:
             mistake(
                 "it names no prefix",
                 "write at least one, such as files/, or owns_whole_bucket: true instead",
+            ),
+        )
+
+
+def _without_age(said: Mapping[str, Any]) -> Iterator[Found]:
+    if "min_age" not in said and said.get("owns_nothing") is not True:
+        yield (
+            ("min_age",),
+            mistake(
+                "it is missing",
+                "write the age under which no unreferenced object is an orphan; for example min_age: 48h",
             ),
         )
 
@@ -253,22 +375,47 @@ def _credentials(said: Mapping[str, Any]) -> Iterator[Found]:
         )
 
 
-def _repeated_sources(said: Mapping[str, Any]) -> Iterator[Found]:
-    sources = said.get("sources")
-    first: dict[str, int] = {}
-    for index, source in enumerate(sources if isinstance(sources, list) else []):
-        name = source.get("name") if isinstance(source, Mapping) else getattr(source, "name", None)
-        if not isinstance(name, str):
-            continue
-        if name in first:
+def _unchecked(said: Mapping[str, Any]) -> Iterator[Found]:
+    recheck = said.get("recheck_sql")
+    if isinstance(recheck, str) and recheck.strip() and "$1" not in recheck:
+        yield (
+            ("recheck_sql",),
+            mistake(
+                "it does not ask for $1",
+                "write a SELECT that returns those of the keys in $1::text[] that are in use",
+            ),
+        )
+    transforms = said.get("transforms")
+    for index, step in enumerate(transforms if isinstance(transforms, list) else []):
+        kinds = step if isinstance(step, Mapping) else getattr(step, "model_fields_set", ())
+        found = [kind for kind in ("drop_query", "percent_decode") if kind in kinds]
+        if recheck is None and found and not INVERTIBLE.intersection(kinds):
             yield (
-                ("sources", index, "name"),
+                ("recheck_sql",),
                 mistake(
-                    f"sources[{first[name]}] has the same name {shown(name)}",
-                    "give every source of a bucket a name of its own",
+                    f"it is missing, and transforms[{index}], {found[0]}, cannot be inverted: "
+                    "before a deletion nobody could look up whether a key is in use",
+                    "write a SELECT that returns those of the keys in $1::text[] that are in use",
                 ),
             )
-        first.setdefault(name, index)
+            return
+
+
+def _misplaced_marker(said: Mapping[str, Any]) -> Iterator[Found]:
+    marker = said.get("marker", MARKER)
+    if not isinstance(marker, str) or said.get("owns_whole_bucket") is True:
+        # Of a bucket that is owned as a whole, the marker is the one key that stays protected.
+        return
+    for path, prefix in _owned(said):
+        if marker.startswith(prefix):
+            yield (
+                ("marker",),
+                mistake(
+                    f"{shown(marker)} lies inside {shown(prefix)} of {at(path)}, where things are "
+                    "deleted",
+                    f"write a key outside of owns, such as {MARKER}",
+                ),
+            )
 
 
 def _place(said: Mapping[str, Any]) -> tuple[str, str] | None:

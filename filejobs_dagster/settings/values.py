@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, timedelta, timezone
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -123,6 +124,22 @@ def _prefix(value: str) -> str:
     return value
 
 
+def _fraction(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise mistake(f"found {shown(value)}", "write a share from 0 to 1, such as 0.1")
+    return float(value)
+
+
+def _folder(value: str) -> str:
+    if not PurePosixPath(value).is_absolute() or "\x00" in value:
+        raise mistake(
+            f"{shown(value)} is not an absolute path",
+            "write the whole path of a folder, such as /var/lib/filejobs; a run's own current "
+            "directory is nobody's choice",
+        )
+    return value
+
+
 def _one_query(value: str) -> str:
     # Nothing of the text is shown: a query may hold what its author wanted to hide.
     if not value.strip():
@@ -211,6 +228,16 @@ Endpoint = Annotated[StrictStr, AfterValidator(_endpoint), _pattern("^https?://[
 
 Prefix = Annotated[StrictStr, AfterValidator(_prefix), _pattern("^[^/][\\s\\S]*/$")]
 """The beginning of keys, ending in a slash."""
+
+Fraction = Annotated[
+    float,
+    BeforeValidator(_fraction),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+]
+"""A share from 0 to 1."""
+
+Folder = Annotated[StrictStr, AfterValidator(_folder), _pattern("^/")]
+"""An absolute path of a folder, which need not exist yet."""
 
 Query = Annotated[StrictStr, AfterValidator(_one_query), _pattern("^[^;]*[^;\\s][^;]*$")]
 """One SQL query, without a semicolon anywhere."""

@@ -73,7 +73,8 @@ def test_the_defaults_are_the_documented_ones(files: Files) -> None:
 
 def test_every_job_of_the_registry_may_stand_in_the_settings(files: Files) -> None:
     jobs = ", ".join(f"{name}: {{by_hand: true}}" for name in JOB_NAMES)
-    text = files.good[: files.good.index("jobs:")] + f"jobs: {{{jobs}}}"
+    audit = "audit: {retention: 400d, pins: {folder: /pins}}\n"
+    text = files.good[: files.good.index("jobs:")] + f"{audit}jobs: {{{jobs}}}"
     assert list(files.read(text).require().jobs) == list(JOB_NAMES)
     assert set(JOB_MODELS) <= set(JOB_NAMES)
 
@@ -99,7 +100,7 @@ def test_the_named_bucket_is_taken_from_several() -> None:
 @pytest.mark.parametrize(
     ("job", "found"),
     [
-        ("storage_orphans", "it names no bucket"),
+        ("upload_cleanup", "it names no bucket"),
         ("audit_seal", "the job deletes no bytes"),
         ("deleted_files", "the job does not stand in the settings"),
         ("nonsense", "the job does not stand in the settings"),
@@ -109,7 +110,7 @@ def test_a_job_without_a_clear_bucket_is_told_so(files: Files, job: str, found: 
     assert job not in BY_NAME or BY_NAME[job].name == job
     text = files.good.replace('{schedule: "', '{bucket: uploads, schedule: "')
     text = text.replace("jobs:", "  other: {bucket: b, owns: [x/], min_age: 48h}\njobs:")
-    text += "  storage_orphans: {by_hand: true}\n  audit_seal: {by_hand: true}\n"
+    text += "  upload_cleanup: {by_hand: true}\n  audit_seal: {by_hand: true}\n"
     with pytest.raises(SettingsError, match=found) as caught:
         files.read(text).require().bucket_of(job)
     assert caught.value.problems[0].path == f"jobs.{job}"

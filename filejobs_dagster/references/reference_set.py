@@ -1,0 +1,61 @@
+"""Every key that is in use, on disk: what a bulk read of all sources returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from filejobs_dagster.references.replica import ReplicaState
+    from filejobs_dagster.streams import Block, Spool
+
+SAMPLES = 20
+
+
+@dataclass
+class SourceCount:
+    """What one source returned.
+
+    Attributes:
+        rows: All rows.
+        keys: Those that name a key, equal ones counted each time.
+        null_or_empty: Those that name nothing, as they are or after the transforms.
+        samples: A few of the keys, in the order in which they came: a re-check that knows none
+            of them does not ask what the source says.
+    """
+
+    rows: int = 0
+    keys: int = 0
+    null_or_empty: int = 0
+    samples: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReferenceSet:
+    """The keys in use, sorted by their bytes, each once; any state, any owner, any prefix.
+
+    Attributes:
+        keys: How many they are.
+        per_source: What each source returned, by its name.
+        read_at: When each database's snapshot was taken, by its clock; the key says which
+            sources were read there.
+        replicas: How far a replica was, by the names of the sources that were read there.
+    """
+
+    keys: int
+    per_source: Mapping[str, SourceCount]
+    read_at: Mapping[str, datetime]
+    _sorted: Spool
+    _written: Spool
+    replicas: Mapping[str, ReplicaState] = field(default_factory=dict)
+
+    def blocks(self) -> Iterator[Block]:
+        """The keys, in order; from the beginning at each call."""
+        return self._sorted.blocks()
+
+    def written(self) -> Iterator[Block]:
+        """In no order, the values that a transform has changed, as the rows have them."""
+        return self._written.blocks()

@@ -1,0 +1,126 @@
+"""A replica may answer the long read once it has everything that the primary had at its start."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.references.unknown import ReferencesUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+WAIT = timedelta(minutes=5)
+_LOOK_AGAIN = 0.5
+
+_PAGE_HEADERS = {24, 40}
+"""Where a log page's first record may begin: no record ends there."""
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """How far a replica was when it was read.
+
+    Attributes:
+        waited: How long the read waited for it.
+        last_replayed_at: When the primary committed what the replica replayed last; None where it
+            has not replayed a transaction since it started.
+    """
+
+    waited: timedelta
+    last_replayed_at: datetime | None
+
+
+def catch_up(
+    primary: psycopg.Connection[Any],
+    replica: psycopg.Connection[Any],
+    whom: str,
+    *,
+    wait: timedelta = WAIT,
+    while_waiting: Callable[[], None] = lambda: None,
+) -> ReplicaState | None:
+    """Wait until the replica has replayed all that the primary has written by now.
+
+    Positions in the log are compared and not times: an idle primary commits nothing, and the age
+    of what was replayed last then says nothing about a lag.
+
+    Args:
+        primary: Outside a transaction.
+        replica: Outside a transaction.
+        whom: Which sources are read there, for messages.
+        wait: How long at most.
+        while_waiting: Called between looks; it may raise to give up.
+
+    Returns:
+        How far it is; None when it is the primary itself.
+
+    Raises:
+        ReferencesUnknown: It is no replica of this primary, or lags behind for too long.
+        psycopg.Error: One of the two could not be asked.
+    """
+    if _system(primary) != _system(replica):
+        raise ReferencesUnknown(
+            f"read_from of {whom} leads to another database cluster, not to a streaming replica "
+            "of the one that the sources belong to, so how old its rows are cannot be known. Give "
+            "such sources a `database` of their own, which is their primary, or drop read_from."
+        )
+    if not _in_recovery(replica):
+        return None
+    if _in_recovery(primary):
+        raise ReferencesUnknown(
+            f"The connection that {whom} should be compared with leads to a replica itself. "
+            "Connect to the primary (`target_session_attrs=read-write`)."
+        )
+    wanted = _written(primary)
+    started = time.monotonic()
+    while (position := _replayed(replica))[0] < wanted:
+        waited = timedelta(seconds=time.monotonic() - started)
+        if waited >= wait:
+            raise ReferencesUnknown(
+                f"The replica that {whom} is read from is {wanted - position[0]} bytes of log "
+                f"behind the primary, and did not catch up in {wait.total_seconds():.0f} seconds; "
+                f"the last transaction that it replayed is of {position[1]}. Its rows would be "
+                "older than the listing, and new references would be missed. Read from another "
+                "replica, or drop read_from."
+            )
+        while_waiting()
+        time.sleep(min(_LOOK_AGAIN, max(wait.total_seconds() / 4, 0.01)))
+    return ReplicaState(timedelta(seconds=time.monotonic() - started), position[1])
+
+
+def _system(connection: psycopg.Connection[Any]) -> int:
+    return int(
+        one(connection.execute(b"SELECT system_identifier FROM pg_catalog.pg_control_system()"))[0]
+    )
+
+
+def _in_recovery(connection: psycopg.Connection[Any]) -> bool:
+    return bool(one(connection.execute(b"SELECT pg_is_in_recovery()"))[0])
+
+
+def _written(primary: psycopg.Connection[Any]) -> int:
+    """Up to where the primary has written records, committed asynchronously or not."""
+    position, page = one(
+        primary.execute(
+            b"SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint,"
+            b" current_setting('wal_block_size')::int"
+        )
+    )
+    within = position % page
+    # On a fresh page the next record's place is behind the page's header, where nothing is yet.
+    return int(position - within if within in _PAGE_HEADERS else position)
+
+
+def _replayed(replica: psycopg.Connection[Any]) -> tuple[int, datetime | None]:
+    position, moment = one(
+        replica.execute(
+            b"SELECT coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::bigint,"
+            b" pg_last_xact_replay_timestamp()"
+        )
+    )
+    return int(position), moment
