@@ -75,8 +75,10 @@ class Installation:
         self.document["jobs"]["upload_reservations"].update(changes)
 
     def write(self) -> Path:
-        self.settings_path.write_text(yaml.safe_dump(self.document, sort_keys=False))
-        return self.settings_path
+        # Replaced as a whole: another thread of the test may be reading it.
+        draft = self.settings_path.with_name(f"{uuid.uuid4().hex}.yaml")
+        draft.write_text(yaml.safe_dump(self.document, sort_keys=False))
+        return draft.replace(self.settings_path)
 
     def settings(self, environment: Mapping[str, str] | None = None) -> Settings:
         return load_settings(self.write(), environment or self.environment)

@@ -31,6 +31,9 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mirror_watermark", ("SELECT", "INSERT", "UPDATE")),
     ("audit_chain", ("SELECT", "INSERT", "UPDATE")),
     ("audit_event", ("INSERT",)),
+    ("orphan_candidate", ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    ("orphan_pass", ("SELECT", "INSERT", "DELETE")),
+    ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
 )
 SEQUENCES = ("job_run_id_seq",)
 FUNCTIONS = ("audit_append_many(text,text[])",)

@@ -13,7 +13,7 @@ from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
-from filejobs_dagster.settings import known_secrets
+from filejobs_dagster.settings import known_secrets, reservation_source
 
 if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection
@@ -24,28 +24,34 @@ Checks = Callable[[], Iterable[Finding]]
 _NEED_DATABASE = ("migrations", "privileges", "primary", "pooler", "clock")
 
 
-def examine(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+def examine(
+    loaded: Loaded, environ: Mapping[str, str], *, probe: bool = False
+) -> Iterator[Finding]:
     """Make every check, and yield each finding as soon as it is there.
 
     A check that breaks is a finding of its own and does not hide the others. Nothing is changed:
-    transactions are read-only, and the bucket is only asked.
+    transactions are read-only, and the bucket is only asked; except by the probe.
 
     Args:
         loaded: The settings, or their problems.
         environ: Where DAGSTER_HOME and the variables of dagster.yaml are.
+        probe: Try with a tiny object of its own what each adopted bucket makes of a deletion with
+            a condition, and keep the result in the database.
     """
     secrets = () if loaded.settings is None else known_secrets(loaded.settings)
     yield from check_software()
     yield from check_settings(loaded)
     if loaded.settings is not None:
-        yield from _installation(loaded.settings, secrets)
+        yield from _installation(loaded.settings, secrets, probe=probe)
     else:
         for name in ("jobs", "database", *_NEED_DATABASE, "buckets", "sources"):
             yield skipped(name, "the settings have mistakes")
     yield from _each("dagster", lambda: check_instance(environ), secrets)
 
 
-def _installation(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
+def _installation(
+    settings: Settings, secrets: tuple[str, ...], *, probe: bool
+) -> Iterator[Finding]:
     yield from check_jobs(settings)
     database = Database.of(settings.database)
     with _connected(database, secrets) as (connection, refusal):
@@ -60,7 +66,8 @@ def _installation(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Find
                 lambda: check_database(database, reached, settings.installation),
                 secrets,
             )
-        yield from _buckets(settings, database, connection, secrets)
+        yield from _buckets(settings, database, connection, secrets, probe=probe)
+        yield from _reservations(settings, database, connection, secrets)
 
 
 def _buckets(
@@ -68,8 +75,11 @@ def _buckets(
     database: Database,
     connection: Connection | None,
     secrets: tuple[str, ...],
+    *,
+    probe: bool,
 ) -> Iterator[Finding]:
     # Half a second of imports that broken settings should not wait for.
+    from filejobs_dagster.doctor.adoption import check_adoption  # noqa: PLC0415
     from filejobs_dagster.doctor.buckets import check_bucket  # noqa: PLC0415
     from filejobs_dagster.doctor.sources import check_sources  # noqa: PLC0415
 
@@ -80,8 +90,14 @@ def _buckets(
 
         yield from _each(f"bucket {entry}", access, secrets)
         if connection is None:
+            yield skipped(f"bucket {entry} marker", "the database does not answer")
             yield skipped(f"sources {entry}", "the database does not answer")
             continue
+
+        def adoption(entry: str = entry, reached: Connection = connection) -> Iterable[Finding]:
+            return check_adoption(entry, settings, database, reached, probe=probe)
+
+        yield from _each(f"bucket {entry} marker", adoption, secrets)
 
         def sources(
             entry: str = entry, bucket: BucketSettings = bucket, reached: Connection = connection
@@ -95,6 +111,29 @@ def _buckets(
             advice="every source must answer, or no job deletes anything: check its query and the "
             "role's privileges, and write min_rows: 0 where an empty answer is normal",
         )
+
+
+def _reservations(
+    settings: Settings,
+    database: Database,
+    connection: Connection | None,
+    secrets: tuple[str, ...],
+) -> Iterator[Finding]:
+    source = reservation_source(settings)
+    if source is None:
+        return
+    if connection is None:
+        yield skipped(f"reservations {source.name}", "the database does not answer")
+        return
+    # The parser of SQL takes a tenth of a second that other settings should not wait for.
+    from filejobs_dagster.doctor.reservations import check_reservation_source  # noqa: PLC0415
+
+    _, bucket = settings.bucket_of("upload_reservations")
+    yield from _each(
+        f"reservations {source.name}",
+        lambda: check_reservation_source(source, bucket.sources, database, connection),
+        secrets,
+    )
 
 
 def _each(

@@ -22,7 +22,8 @@ def check_sources(
     Raises:
         ReferencesUnknown: A source does not answer as it must.
     """
-    ReferenceCheck(connection, settings.sources, schema=database.schema).preflight()
+    with ReferenceCheck(connection, settings.sources, schema=database.schema) as references:
+        references.preflight()
     declared = ", ".join(source.name for source in settings.sources)
     with_declared = f" and {declared}" if declared else ""
     yield ok(f"sources {entry}", f"the project's own tables{with_declared} answer")

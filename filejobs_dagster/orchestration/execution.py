@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from filejobs_dagster.jobs.lifecycle import Body, NotRecorded, Ticket, conduct
-from filejobs_dagster.jobs.mode import UnknownMode, decide_mode
+from filejobs_dagster.jobs.mode import ModeDecision, UnknownMode, decide_mode
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.ledger.words import EVERYTHING, Window
@@ -14,6 +14,7 @@ from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.configs import CollectorConfig
 from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
 
 
@@ -104,6 +105,8 @@ def _ticket(
         config_dry_run=config.dry_run if _says_dry_run(context) else None,
         tag=context.run.tags.get(tags.MODE),
     )
+    if BY_NAME[job].read_only and decision.mode == "live":
+        decision = ModeDecision("dry", f"{job} changes nothing, so it has no live runs")
     if decision.reason is not None:
         context.log.warning("This run is %s: %s.", decision.mode, decision.reason)
     identity = RunIdentity(

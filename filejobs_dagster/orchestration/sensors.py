@@ -6,7 +6,7 @@ import dagster as dg
 import psycopg
 
 from filejobs_dagster.expectations import expectations
-from filejobs_dagster.jobs.upload_reservations import count_due
+from filejobs_dagster.jobs.upload_reservations import opened_source
 from filejobs_dagster.ledger.report import alarm_text
 from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -180,14 +180,13 @@ def _backlog(
         if configured.mode != "live" or not settings.allow_live:
             return dg.SkipReason("A dry run would leave the backlog as it is.")
         database = Database.of(settings.database)
-        with (
-            database.connect(f"{job} backlog") as connection,
-            database.transaction(connection, read_only=True) as cursor,
-        ):
-            due = count_due(cursor, configured.grace, most=backlog_over + 1)
-            recent = newest_runs(
-                cursor, settings.installation, job=job, limit=1, since=NO_USE_IN_TRYING_SOONER
-            )
+        with database.connect(f"{job} backlog") as connection:
+            with opened_source(configured.source, database, connection) as source:
+                due = source.count_due(configured.grace, most=backlog_over + 1)
+            with database.transaction(connection, read_only=True) as cursor:
+                recent = newest_runs(
+                    cursor, settings.installation, job=job, limit=1, since=NO_USE_IN_TRYING_SOONER
+                )
         if due <= backlog_over:
             return dg.SkipReason(f"{due:,} reservations are due, not more than {backlog_over:,}.")
         if recent and not recent[0].acted:

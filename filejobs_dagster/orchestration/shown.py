@@ -11,6 +11,19 @@ from filejobs_dagster.registry import JOBS
 
 GROUP = "filejobs"
 
+TABLES = (
+    "findings",
+    "warnings",
+    "chains",
+    "breakers",
+    "by_prefix",
+    "by_age",
+    "largest",
+    "oldest",
+    "sources",
+)
+"""Lists of rows in a run's detail that its page shows as tables."""
+
 FIRST = (
     "mode",
     "mode_reason",
@@ -20,10 +33,29 @@ FIRST = (
     "would_collect",
     "would_free_bytes",
     "bytes_freed",
+    "check",
+    "sealed_events",
+    "would_seal_events",
+    "would_trim_events",
+    "verified_events",
+    "unprotected_events",
+    "explained",
     "truncated",
     "stopped_reason",
     "oldest_left",
+    "report",
+    "findings",
+    "warnings",
+    "chains",
+    "signatures",
+    "pins",
     "classes",
+    "breakers",
+    "by_prefix",
+    "by_age",
+    "largest",
+    "oldest",
+    "sources",
     "samples",
 )
 """A run's page shows the first few entries without a click: what a person asks first."""
@@ -39,7 +71,9 @@ def catalog_assets() -> list[dg.AssetSpec]:
         dg.AssetSpec(
             key=job.name,
             group_name=GROUP,
-            description=f"{job.summary} A materialization is a live run that left nothing it was "
+            description=f"{job.summary} A materialization is a run that found nothing wrong."
+            if job.read_only
+            else f"{job.summary} A materialization is a live run that left nothing it was "
             "to take; any other run that ended well, dry ones included, is an observation.",
         )
         for job in JOBS
@@ -74,6 +108,10 @@ def run_metadata(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any]:
                 for fate, count in sorted(classes.items())
             ]
         )
+    for name in TABLES:
+        rows = outcome.detail.get(name)
+        if rows:
+            entries[name] = dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
     if samples:
         lines = [f"**{fate}**\n\n" + "\n".join(f"- `{key}`" for key in keys)
                  for fate, keys in samples.items()]  # fmt: skip

@@ -13,12 +13,13 @@ import pytest
 
 from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.upload_reservations import Request, Storage
+from filejobs_dagster.jobs.upload_reservations import Request, Storage, opened_source
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.settings import reservation_source
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Collector:
         window: Window = EVERYTHING,
         **limits: Any,
     ) -> Outcome:
-        bucket = self.installation.settings().buckets["uploads"]
+        settings = self.installation.settings()
+        bucket = settings.buckets["uploads"]
         identity = RunIdentity(
             run_id=run_id or str(uuid.uuid4()),
             installation="test",
@@ -62,10 +64,17 @@ class Collector:
         )
 
         def body(run: RunContext) -> Outcome:
-            checks = ReferenceCheck(run.connection, bucket.sources)
-            gate = Gate(self.client, bucket, checks)
-            storage = Storage(bucket.bucket, self.client, gate, checks)
-            return upload_reservations.run(run, Request(**limits), storage)
+            table = reservation_source(settings)
+            with (
+                ReferenceCheck(run.connection, bucket.sources) as checks,
+                opened_source(table, run.database, run.connection) as source,
+            ):
+                gate = Gate(self.client, bucket, checks)
+                storage = Storage(bucket.bucket, self.client, gate, checks)
+                # None: what the job does when nobody names a source.
+                return upload_reservations.run(
+                    run, Request(**limits), storage, None if table is None else source
+                )
 
         ticket = Ticket(identity, window=window, pace=QUICK)
         return conduct(ticket, self.installation.database, body, logging.getLogger("collector"))

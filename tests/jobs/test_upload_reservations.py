@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.upload_reservations import collection
+from filejobs_dagster.jobs.upload_reservations import collection, file_table
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.ledger.words import Window
@@ -230,7 +230,7 @@ def test_an_expiry_equal_to_the_cutoff_is_not_expired(
         installation.execute(
             "INSERT INTO file (storage_key, upload_expires_at) VALUES (%s, %s)", (key, due)
         )
-    monkeypatch.setattr(collection, "database_now", lambda _: moment)
+    monkeypatch.setattr(file_table, "database_now", lambda _: moment)
 
     assert collect().acted == 1
     assert installation.has_row("files/at")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.jobs.upload_reservations.totals import Reservation
 
 JOB = "upload_reservations"
@@ -30,9 +31,12 @@ class Bookkeeping:
         stopped: Why the run ended before everything was done, or None.
     """
 
-    def __init__(self, context: RunContext, bucket: str, *, measured: bool) -> None:
+    def __init__(
+        self, context: RunContext, bucket: str, source: ReservationSource, *, measured: bool
+    ) -> None:
         self._context = context
         self._bucket = bucket
+        self._source = source
         self.totals = Totals(live=context.live, measured=measured)
         self.batch = 0
         self.stopped: str | None = None
@@ -70,9 +74,17 @@ class Bookkeeping:
     def commit_claim(
         self, cursor: psycopg.Cursor[TupleRow], won: Sequence[Reservation], *, not_won: int
     ) -> None:
-        """Write a claim into progress and audit, the last statements of its transaction."""
+        """Write a claim into progress and audit, the last statements of its transaction.
+
+        Where the rows are in another database, this commits before the claim does. The intent
+        stands then, and that the rows are collected is said by `commit_collected`.
+        """
         self.advance(cursor, newly_claimed=len(won), not_won=not_won)
         append(cursor, self._events_of_claim(won))
+
+    def commit_collected(self, won: Sequence[Reservation]) -> None:
+        """Write that rows of another database are collected, once their claim is committed."""
+        trying_again(self._write_events, list(self._events_of_rows(won)))
 
     def commit_result(self, **facts: Any) -> None:
         """Write what became of the intent to delete objects, with the totals.
@@ -87,16 +99,16 @@ class Bookkeeping:
         try:
             trying_again(self._write_result, event)
         except GivenUp:
-            trying_again(self._write_event, event)
+            trying_again(self._write_events, [event])
             raise
 
     def commit_event_of_result(self, **facts: Any) -> None:
         """Write what became of the intent for a run that may not write its totals any more."""
-        trying_again(self._write_event, self._event_of_objects("objects.delete.result", **facts))
+        trying_again(self._write_events, [self._event_of_objects("objects.delete.result", **facts)])
 
-    def _write_event(self, event: dict[str, Any]) -> None:
+    def _write_events(self, events: Sequence[dict[str, Any]]) -> None:
         with self._context.database.transaction(self._context.connection) as cursor:
-            append(cursor, [event])
+            append(cursor, events)
 
     def _write_result(self, event: dict[str, Any]) -> None:
         with self._context.database.transaction(self._context.connection) as cursor:
@@ -118,17 +130,21 @@ class Bookkeeping:
     def _events_of_claim(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
         if not won:
             return
+        if not self._source.elsewhere:
+            yield from self._events_of_rows(won)
+        keys = [reservation.key for reservation in won]
+        yield self._event_of_objects("objects.delete.intent", keys=keys)
+
+    def _events_of_rows(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
         for reservation in won:
             yield {
                 "kind": "upload_reservation.collected",
                 "job": JOB,
                 "run_id": self._context.identity.run_id,
-                "file_id": str(reservation.id),
+                **self._source.facts(reservation),
                 "storage_key": reservation.key,
                 "upload_expires_at": reservation.due.isoformat(),
             }
-        keys = [reservation.key for reservation in won]
-        yield self._event_of_objects("objects.delete.intent", keys=keys)
 
     def _event_of_objects(self, kind: str, **facts: Any) -> dict[str, Any]:
         return {

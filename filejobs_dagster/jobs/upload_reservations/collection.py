@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
+from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
-from filejobs_dagster.jobs.upload_reservations.statements import (
-    BEGINNING,
-    CANDIDATES,
-    CLAIM,
-    LAST_ID,
-    count_without_expiry,
-    oldest_left,
-)
+from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed, RowsHeld, because
+from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
 from filejobs_dagster.jobs.upload_reservations.totals import (
     CLAIM_REFUSED,
     KEPT,
     WON_BY_OTHERS,
     WOULD_COLLECT,
-    Reservation,
 )
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from uuid import UUID
+    from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_reservations.request import Request, Storage
+    from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
+    from filejobs_dagster.jobs.upload_reservations.totals import Reservation
 
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
@@ -58,18 +53,31 @@ def refuses_a_row(error: psycopg.Error) -> bool:
 class Collection:
     """One run at work. The methods follow the order in which things happen."""
 
-    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        request: Request,
+        storage: Storage,
+        source: ReservationSource | None = None,
+    ) -> None:
         self._context = context
         self._request = request
         self._storage = storage
-        self._books = Bookkeeping(context, storage.bucket, measured=request.count_bytes)
+        self._source: ReservationSource = source or FileTable(
+            context.database, context.connection, candidates=CANDIDATES, claim=CLAIM
+        )
+        self._books = Bookkeeping(
+            context, storage.bucket, self._source, measured=request.count_bytes
+        )
         self._removal = Removal(context, storage, self._books)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
-        cutoff = self._fix_cutoff()
+        # The clock of the database that holds the rows, read before anything else is.
+        cutoff = self._source.now() - self._request.grace
         check_access(self._storage.client, self._storage.bucket)
+        self._source.preflight()
         self._storage.references.preflight()
         begins = self._context.window.begins or BEGINNING
         before = min(cutoff, self._context.window.ends or cutoff)
@@ -79,26 +87,19 @@ class Collection:
             self._books.say()
         return self._outcome(cutoff)
 
-    def _fix_cutoff(self) -> datetime:
-        """The database's clock, read before anything else is."""
-        with self._transaction(read_only=True) as cursor:
-            return database_now(cursor) - self._request.grace
-
-    def _transaction(self, *, read_only: bool = False) -> Any:
-        return self._context.database.transaction(self._context.connection, read_only=read_only)
-
     def _batches(self, begins: datetime, before: datetime) -> Iterator[list[Reservation]]:
         """Reservations that may go, oldest first, until nothing is due or a limit says stop.
 
         Pages are read whole, so that rows which may not go cost the same however little the limit
         leaves; a row counts as scanned when its turn comes.
         """
-        after, after_id = begins - timedelta(microseconds=1), LAST_ID
+        after: Reservation | None = None
+        size = self._request.batch_size
         while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
-            page = self._read(after, after_id, before, self._request.batch_size)
+            page = self._read(after, begins, before, size)
             batch: list[Reservation] = []
             for row in page:
-                after, after_id = row.due, row.id
+                after = row
                 self._books.totals.scanned += 1
                 if self._may_go(row):
                     batch.append(row)
@@ -106,9 +107,9 @@ class Collection:
                     break
             if page:
                 yield batch
-            if len(page) < self._request.batch_size and len(batch) < room:
+            if len(page) < size and len(batch) < room:
                 return
-        if self._read(after, after_id, before, 1):
+        if self._read(after, begins, before, 1):
             self._books.stopped = "limit" if room <= 0 else "max_runtime"
 
     def _room(self) -> int:
@@ -118,12 +119,9 @@ class Collection:
         return self._request.limit - used
 
     def _read(
-        self, after: datetime, after_id: UUID, before: datetime, size: int
+        self, after: Reservation | None, begins: datetime, before: datetime, size: int
     ) -> list[Reservation]:
-        values = {"before": before, "after": after, "after_id": after_id, "size": size}
-        with self._transaction(read_only=True) as cursor:
-            cursor.execute(CANDIDATES, values)
-            return [Reservation(*row) for row in cursor.fetchall()]
+        return self._source.read(after, begins, before, size)
 
     def _may_go(self, reservation: Reservation) -> bool:
         """Leave rows alone whose bytes the gate would never let go for their name's sake."""
@@ -149,6 +147,12 @@ class Collection:
             return
         try:
             won = trying_again(self._claim, batch, begins, before)
+        except RowsHeld as held:
+            self._split(batch, begins, before, held)
+            return
+        except ClaimUnconfirmed as unconfirmed:
+            self._leave(unconfirmed)
+            raise
         except psycopg.Error as error:
             if not refuses_a_row(error):
                 raise
@@ -157,6 +161,8 @@ class Collection:
         self._books.totals.claimed += len(won)
         self._books.totals.classes[WON_BY_OTHERS] += len(batch) - len(won)
         if won:
+            if self._source.elsewhere:
+                self._books.commit_collected(won)
             self._removal.remove([reservation.key for reservation in won])
 
     def _split(
@@ -164,27 +170,42 @@ class Collection:
         batch: Sequence[Reservation],
         begins: datetime,
         before: datetime,
-        error: psycopg.Error,
+        error: psycopg.Error | RowsHeld,
     ) -> None:
         """Halve a batch that PostgreSQL refused until the row that it refuses stands alone."""
+        if time.monotonic() >= self._ends_at:
+            self._books.stopped = "max_runtime"
+            self._books.commit_totals()
+            return
         if len(batch) > 1:
             half = len(batch) // 2
             self._claim_batch(batch[:half], begins, before)
             self._claim_batch(batch[half:], begins, before)
             return
-        reason = error.diag.message_primary or type(error).__name__
-        self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=reason)
+        if isinstance(error, RowsHeld):
+            self._books.totals.classes[WON_BY_OTHERS] += 1
+        else:
+            self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
         self._books.commit_totals()
+
+    def _leave(self, unconfirmed: ClaimUnconfirmed) -> None:
+        """Write that the bytes of an unconfirmed claim were left, unless it claimed nothing."""
+        if not unconfirmed.keys:
+            return
+        try:
+            self._books.commit_event_of_result(
+                deleted=0, left=list(unconfirmed.keys), stopped=str(unconfirmed)
+            )
+        except (psycopg.Error, DatabaseUnavailable) as error:
+            self._context.log.warning("The audit log has no word of it: %s", because(error))
 
     def _claim(
         self, wanted: Sequence[Reservation], begins: datetime, before: datetime
     ) -> list[Reservation]:
         """Rows, progress, audit: one transaction, the audit's head lock last and shortest."""
         self._context.prove_alive()
-        values = {"ids": [row.id for row in wanted], "from": begins, "before": before}
-        with self._transaction() as cursor:
-            cursor.execute(CLAIM, values)
-            won = [Reservation(*row) for row in cursor.fetchall()]
+        run_id = self._context.identity.run_id
+        with self._source.claiming(wanted, begins, before, run_id) as (won, cursor):
             self._books.commit_claim(cursor, won, not_won=len(wanted) - len(won))
         return won
 
@@ -195,9 +216,8 @@ class Collection:
                 "looked at one reservation, although some are due. Give it more max_runtime, or "
                 "find out what took so long: the bucket and the sources are asked first."
             )
-        with self._transaction(read_only=True) as cursor:
-            oldest = oldest_left(cursor, cutoff)
-            without_expiry = count_without_expiry(cursor, most=MOST_WITHOUT_EXPIRY + 1)
+        oldest = self._source.oldest_left(cutoff)
+        without_expiry = self._source.count_without_expiry(most=MOST_WITHOUT_EXPIRY + 1)
         totals, stopped = self._books.totals, self._books.stopped
         # Collectable since: the grace belongs to the operator, not to what is overdue.
         since = None if oldest is None else oldest + self._request.grace

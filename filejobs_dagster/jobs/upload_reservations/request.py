@@ -22,7 +22,7 @@ class Request:
         batch_size: Reservations in one transaction, and objects in one DeleteObjects request.
         grace: How long after its expiry a reservation is still left alone.
         max_runtime: No further batch is begun after this.
-        count_bytes: Ask storage for each object's size first; one request per object.
+        count_bytes: Ask storage for each object's size first; at most one request an object.
     """
 
     limit: int = 10_000

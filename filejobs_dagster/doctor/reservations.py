@@ -1,0 +1,221 @@
+"""An operator's own table of reservations: can its statements be used, and are they safe?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from filejobs_dagster.doctor.database import NOTICEABLE
+from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+from filejobs_dagster.doctor.indexes import compared_columns, index_for
+from filejobs_dagster.doctor.predicates import (
+    NotComparable,
+    changed_table,
+    leaves_candidates,
+    tables_read,
+    unrepeated,
+    waits_for_locks,
+)
+from filejobs_dagster.jobs.upload_reservations.opening import other_database
+from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.jobs.upload_reservations.source import SourceRefused
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import ReservationSourceSettings, SourceSettings
+
+LARGE_ROWS = 10_000
+LARGE_BYTES = 8 * 1024 * 1024
+"""From either of them on, reading a whole table for each batch is worth an index."""
+
+
+def check_reservation_source(
+    settings: ReservationSourceSettings,
+    references: Sequence[SourceSettings],
+    database: Database,
+    connection: Connection,
+) -> Iterator[Finding]:
+    """Look at a reservation source; its statements are planned, and none is executed.
+
+    Args:
+        settings: `jobs.upload_reservations.source`.
+        references: `sources` of the job's bucket, by which the gate knows the table.
+        database: The project's own.
+        connection: An open connection to it.
+    """
+    name = f"reservations {settings.name}"
+    yield _repeats(name, settings)
+    yield _locks(name, settings)
+    yield _known_to_the_gate(name, settings, references)
+    if settings.database is None:
+        yield from _statements(name, settings, database, connection)
+        return
+    other = other_database(settings.database, database)
+    try:
+        reached = other.connect("doctor")
+    except DatabaseUnavailable as error:
+        yield failed(name, str(error), f"see the variable {settings.database.url.env}")
+        return
+    with reached:
+        yield _clock(name, _now(database, connection), _now(other, reached))
+        yield from _statements(name, settings, other, reached)
+
+
+def _now(database: Database, connection: Connection) -> datetime:
+    with database.transaction(connection, read_only=True) as cursor:
+        return database_now(cursor)
+
+
+def _clock(name: str, projects: datetime, theirs: datetime) -> Finding:
+    """Due times are compared by their clock, and what is left by the project's."""
+    check, apart = f"{name} clock", abs(projects - theirs)
+    found = f"the two databases are {round(apart.total_seconds())}s apart"
+    if apart > NOTICEABLE:
+        return warning(check, found, "synchronise the clocks of both machines (NTP)")
+    return ok(check, found)
+
+
+def _statements(
+    name: str, settings: ReservationSourceSettings, database: Database, connection: Connection
+) -> Iterator[Finding]:
+    table = OperatorTable(settings, database, connection)
+    try:
+        table.preflight()
+        plans = list(table.plans())
+    except (SourceRefused, psycopg.Error) as error:
+        yield failed(
+            name,
+            str(error),
+            "GRANT what the role lacks (SELECT for the candidates; SELECT, and UPDATE or DELETE, "
+            "for the claim; INSERT for the audit statement), or mend the statement",
+        )
+        return
+    with database.transaction(connection, read_only=True) as cursor:
+        cursor.execute("SELECT current_user, current_setting('default_transaction_read_only')")
+        role, read_only = one(cursor)
+        if read_only == "on":
+            yield failed(
+                name,
+                f"default_transaction_read_only is on for the role {role}: no claim can succeed",
+                "switch it off for the role of the jobs, or connect to the primary",
+            )
+            return
+        yield ok(name, f"{database.address()} plans every statement for the role {role}")
+        yield from _whole_tables(name, settings, plans, cursor)
+
+
+def _repeats(name: str, settings: ReservationSourceSettings) -> Finding:
+    check = f"{name} claim"
+    try:
+        missing = unrepeated(settings.candidates, settings.claim)
+    except NotComparable as reason:
+        return warning(
+            check,
+            f"the candidate query cannot be compared with the claim: {reason}",
+            "make sure yourself that the claim repeats everything that makes a row a reservation, "
+            "or write the candidate query as one SELECT with a WHERE",
+        )
+    if missing:
+        return failed(
+            check,
+            "the claim does not repeat " + ", and not ".join(f"`{each}`" for each in missing),
+            "add it to the claim's own WHERE, as the candidate query has it: a row that changes "
+            "between the two statements, such as an upload that completes, is lost otherwise",
+        )
+    if not leaves_candidates(settings.candidates, settings.claim):
+        return failed(
+            check,
+            "the claim sets no column that the candidate query looks at, so each run would claim "
+            "the same rows again",
+            "set the state by which a row is no reservation any more",
+        )
+    return ok(check, "the claim repeats every predicate of the candidate query, and the due time")
+
+
+def _locks(name: str, settings: ReservationSourceSettings) -> Finding:
+    check = f"{name} locks"
+    if waits_for_locks(settings.claim):
+        return warning(
+            check,
+            "the claim waits for rows that a client holds, up to lock_timeout for each",
+            "take the ids from (SELECT id … WHERE id = ANY($1) FOR UPDATE SKIP LOCKED)",
+        )
+    return ok(check, "the claim leaves rows alone that somebody else holds")
+
+
+def _known_to_the_gate(
+    name: str, settings: ReservationSourceSettings, references: Sequence[SourceSettings]
+) -> Finding:
+    """The settings make sure of a source in that database; here, whether it reads the table."""
+    check = f"{name} references"
+    table = changed_table(settings.claim)
+    there = [source for source in references if source.database == settings.database]
+    named = [source.name for source in there if table in tables_read(source.sql)]
+    if named:
+        return ok(check, f"the gate asks {', '.join(named)} whether {table} still names a key")
+    return warning(
+        check,
+        f"no source of the bucket reads {table}, unless a view does",
+        "add a source whose query returns the key of every row that still needs its object",
+    )
+
+
+def _whole_tables(
+    name: str,
+    settings: ReservationSourceSettings,
+    plans: Sequence[tuple[str, Any]],
+    cursor: psycopg.Cursor[Any],
+) -> Iterator[Finding]:
+    found = False
+    for which, plan in plans:
+        for schema, table in dict.fromkeys(_scanned_as_a_whole(plan[0]["Plan"])):
+            rows, size = _size(cursor, schema, table)
+            if rows < LARGE_ROWS and size < LARGE_BYTES:
+                continue
+            found = True
+            yield warning(
+                f"{name} {which}",
+                f"each batch would read the whole table {schema}.{table} (about {rows:,} rows)",
+                _advice(which, settings, schema, table),
+            )
+    if not found:
+        yield ok(f"{name} plans", "neither statement reads a large table as a whole")
+
+
+def _advice(which: str, settings: ReservationSourceSettings, schema: str, table: str) -> str:
+    index = index_for(settings.candidates) if which == "candidates" else None
+    if index is not None and table in tables_read(settings.candidates):
+        return f"{index}; then ANALYZE {schema}.{table}"
+    statement = settings.candidates if which == "candidates" else settings.claim
+    columns = compared_columns(statement, table)
+    if columns:
+        return f"CREATE INDEX CONCURRENTLY ON {schema}.{table} ({columns[0]})"
+    return f"give {schema}.{table} an index for the columns that the statement compares"
+
+
+def _scanned_as_a_whole(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if node["Node Type"] == "Seq Scan":
+        yield node["Schema"], node["Relation Name"]
+    for child in node.get("Plans", ()):
+        yield from _scanned_as_a_whole(child)
+
+
+def _size(cursor: psycopg.Cursor[Any], schema: str, table: str) -> tuple[int, int]:
+    """Rows as far as PostgreSQL has counted them (0 when it never did), and bytes."""
+    cursor.execute(
+        """
+        SELECT greatest(reltuples, 0)::bigint, pg_relation_size(pg_class.oid)
+          FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+         WHERE nspname = %s AND relname = %s
+        """,
+        (schema, table),
+    )
+    row = cursor.fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))

@@ -1,0 +1,103 @@
+"""The project's own table `file` as the source of reservations."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.jobs.upload_reservations.statements import (
+    CANDIDATES,
+    CLAIM,
+    IN_INDEX_ORDER,
+    LAST_ID,
+    count_due,
+    count_without_expiry,
+    oldest_left,
+)
+from filejobs_dagster.jobs.upload_reservations.totals import Reservation
+from filejobs_dagster.postgres.clock import database_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+
+class FileTable:
+    """The table `file`; each call is one transaction."""
+
+    elsewhere = False
+
+    def __init__(
+        self,
+        database: Database,
+        connection: Connection,
+        *,
+        candidates: str = CANDIDATES,
+        claim: str = CLAIM,
+    ) -> None:
+        self._database = database
+        self._connection = connection
+        self._candidates = candidates
+        self._claim = claim
+
+    def _reading(self) -> Any:
+        return self._database.transaction(self._connection, read_only=True)
+
+    def preflight(self) -> None:
+        """Nothing: the statements belong to the migrations that are checked elsewhere."""
+
+    def now(self) -> datetime:
+        """The database's time."""
+        with self._reading() as cursor:
+            return database_now(cursor)
+
+    def read(
+        self, after: Reservation | None, begins: datetime, before: datetime, size: int
+    ) -> list[Reservation]:
+        """The next candidates, by the partial index `file_reservation_due`."""
+        last, last_id = (
+            (begins - timedelta(microseconds=1), LAST_ID)
+            if after is None
+            else (after.due, after.id)
+        )
+        values = {"before": before, "after": last, "after_id": last_id, "size": size}
+        with self._reading() as cursor:
+            cursor.execute(IN_INDEX_ORDER)
+            cursor.execute(self._candidates, values)
+            return [Reservation(*row) for row in cursor.fetchall()]
+
+    @contextmanager
+    def claiming(
+        self, wanted: Sequence[Reservation], begins: datetime, before: datetime, run_id: str
+    ) -> Iterator[tuple[list[Reservation], psycopg.Cursor[TupleRow]]]:
+        """Delete the rows that are still reservations, in one transaction with the records."""
+        del run_id
+        values = {"ids": [row.id for row in wanted], "from": begins, "before": before}
+        with self._database.transaction(self._connection) as cursor:
+            cursor.execute(self._claim, values)
+            yield [Reservation(*row) for row in cursor.fetchall()], cursor
+
+    def facts(self, reservation: Reservation) -> dict[str, str]:
+        """The row's id."""
+        return {"file_id": str(reservation.id)}
+
+    def oldest_left(self, cutoff: datetime) -> datetime | None:
+        """When the oldest reservation expired that is due and still there."""
+        with self._reading() as cursor:
+            return oldest_left(cursor, cutoff)
+
+    def count_due(self, grace: timedelta, *, most: int) -> int:
+        """Count the reservations that are due, up to `most`."""
+        with self._reading() as cursor:
+            return count_due(cursor, grace, most=most)
+
+    def count_without_expiry(self, *, most: int) -> int:
+        """Count the pending rows without expiry, up to `most`."""
+        with self._reading() as cursor:
+            return count_without_expiry(cursor, most=most)

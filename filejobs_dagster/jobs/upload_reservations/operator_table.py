@@ -1,0 +1,289 @@
+"""A table of the operator's as the source of reservations."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from filejobs_dagster.jobs.upload_reservations.operator_answer import (
+    UNIQUE_KEYS,
+    matched,
+    rounds,
+)
+from filejobs_dagster.jobs.upload_reservations.operator_statements import (
+    Candidates,
+    Shape,
+    claim_query,
+    explained,
+    ids,
+    prepare,
+    shape_of,
+    shape_query,
+    values_for_a_look,
+)
+from filejobs_dagster.jobs.upload_reservations.source import (
+    ClaimUnconfirmed,
+    RowsHeld,
+    SourceRefused,
+    because,
+)
+from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
+from filejobs_dagster.jobs.upload_reservations.totals import Reservation
+from filejobs_dagster.postgres.clock import database_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime, timedelta
+
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import ReservationSourceSettings
+
+    Raw = psycopg.RawCursor[TupleRow]
+
+
+class OperatorTable:
+    """Reservations by the operator's own statements; each call is one transaction.
+
+    Their statements run with the search path of the role, not with that of the project's tables.
+    """
+
+    def __init__(
+        self,
+        settings: ReservationSourceSettings,
+        database: Database,
+        connection: Connection,
+        *,
+        records: tuple[Database, Connection] | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            settings: The statements.
+            database: Where the rows are.
+            connection: An open connection to it, outside a transaction at each call.
+            records: Where progress and audit are, when that is another database.
+        """
+        self._settings = settings
+        self._database = database
+        self._connection = connection
+        self._records = records
+        self._known_shape: Shape | None = None
+
+    @property
+    def elsewhere(self) -> bool:
+        """True when the rows are in another database than the audit log."""
+        return self._records is not None
+
+    def facts(self, reservation: Reservation) -> dict[str, str]:
+        """The source and the row's id."""
+        return {"source": self._settings.name, "row_id": str(reservation.id)}
+
+    # Looking ----------------------------------------------------------------------------------
+
+    def preflight(self) -> None:
+        """Let PostgreSQL plan every statement; it executes none of them.
+
+        Raises:
+            SourceRefused: The server is a standby, or it refuses a statement.
+        """
+        with self._reading() as cursor:
+            cursor.execute("SELECT pg_is_in_recovery()")
+            if cursor.fetchone() != (False,):
+                raise SourceRefused(
+                    f"The database of source {self._settings.name!r} is a standby, where nothing "
+                    "can be claimed. Connect to the primary (`target_session_attrs=read-write`)."
+                )
+            shape = self._shape(cursor)
+            moment = database_now(cursor)
+            self._plan(cursor, "claim", self._claim_sql(), values_for_a_look(shape, moment))
+            if self._settings.audit is not None:
+                self._plan(cursor, "audit", self._settings.audit, (ids(()), [""], ""))
+
+    def plans(self) -> Iterator[tuple[str, Any]]:
+        """The plans of a page of candidates and of a claim, by their keys in the settings.
+
+        Raises:
+            SourceRefused: The server refuses a statement.
+        """
+        with self._reading() as cursor:
+            shape = self._shape(cursor)
+            moment = database_now(cursor)
+            page = Candidates(self._settings.candidates, shape).page(first=True)
+            yield "candidates", self._plan(cursor, "candidates", page, (BEGINNING, moment, 500))
+            values = values_for_a_look(shape, moment)
+            yield "claim", self._plan(cursor, "claim", self._claim_sql(), values)
+
+    def now(self) -> datetime:
+        """The time of the database that holds the rows: it has set their due times."""
+        with self._reading() as cursor:
+            return database_now(cursor)
+
+    def read(
+        self, after: Reservation | None, begins: datetime, before: datetime, size: int
+    ) -> list[Reservation]:
+        """The next candidates.
+
+        Raises:
+            SourceRefused: The query returned one id twice.
+        """
+        values: list[Any] = [begins, before, size]
+        if after is not None:
+            values += [after.due, str(after.id)]
+        with self._reading() as cursor:
+            cursor.execute(self._candidates(cursor).page(first=after is None), values)
+            page = [Reservation(*row) for row in cursor.fetchall()]
+        if len({row.id for row in page}) < len(page):
+            raise SourceRefused(
+                f"The candidate query of source {self._settings.name!r} returns one id more than "
+                f"once, as a join does that finds several rows. {UNIQUE_KEYS}"
+            )
+        return page
+
+    def oldest_left(self, cutoff: datetime) -> datetime | None:
+        """When the oldest reservation expired that is due and still there."""
+        with self._reading() as cursor:
+            moment: datetime | None = self._one(
+                cursor, self._candidates(cursor).oldest(), BEGINNING, cutoff
+            )
+            return moment
+
+    def count_due(self, grace: timedelta, *, most: int) -> int:
+        """Count the reservations that are due, up to `most`."""
+        with self._reading() as cursor:
+            return int(self._one(cursor, self._candidates(cursor).due(), BEGINNING, grace, most))
+
+    def count_without_expiry(self, *, most: int) -> int:
+        """Count the rows without a due time, up to `most`."""
+        with self._reading() as cursor:
+            return int(self._one(cursor, self._candidates(cursor).without_due(), most))
+
+    # Claiming ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def claiming(
+        self, wanted: Sequence[Reservation], begins: datetime, before: datetime, run_id: str
+    ) -> Iterator[tuple[list[Reservation], psycopg.Cursor[TupleRow]]]:
+        """Claim by the operator's statement, with their audit event in the same transaction."""
+        # The day's beginning is not asked for again: a row that became due earlier is due.
+        del begins
+        recorded: list[str] | None = None
+        try:
+            with self._database.transaction(self._connection) as cursor:
+                won = self._claim(wanted, before, run_id)
+                if self._records is None:
+                    yield won, cursor
+                else:
+                    database, connection = self._records
+                    with database.transaction(connection) as records:
+                        yield won, records
+                    recorded = [row.key for row in won]
+        except psycopg.Error as error:
+            if recorded is None:
+                raise
+            raise ClaimUnconfirmed(
+                f"The database of source {self._settings.name!r} did not confirm a claim: "
+                f"{because(error)}. Either its rows are as before, and the next run takes them, "
+                "or they are gone and their objects are left; the audit event "
+                "objects.delete.intent names the keys. No bytes were deleted, and no further row "
+                "was claimed.",
+                recorded,
+            ) from error
+
+    def _claim(
+        self, wanted: Sequence[Reservation], before: datetime, run_id: str
+    ) -> list[Reservation]:
+        won: list[Reservation] = []
+        with self._raw() as cursor, self._roles_search_path(cursor):
+            prepare(cursor, self._shape(cursor))
+            for distinct in rounds(wanted):
+                try:
+                    cursor.execute(self._claim_sql(), (ids(row.id for row in distinct), before))
+                except psycopg.errors.LockNotAvailable as error:
+                    raise RowsHeld(because(error)) from error
+                returned = [row[0] for row in cursor.fetchall()]
+                won += matched(self._settings.name, distinct, returned)
+            if won and self._settings.audit is not None:
+                keys = [row.key for row in won]
+                cursor.execute(self._settings.audit, (ids(row.id for row in won), keys, run_id))
+            # A deferred foreign key speaks now, before anything is written down elsewhere.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        return won
+
+    # Statements -------------------------------------------------------------------------------
+
+    def _claim_sql(self) -> str:
+        return claim_query(self._settings.claim)
+
+    def _candidates(self, cursor: Raw) -> Candidates:
+        return Candidates(self._settings.candidates, self._shape(cursor))
+
+    def _shape(self, cursor: Raw) -> Shape:
+        """What the candidate query returns, looked at once."""
+        if self._known_shape is None:
+            with self._refusing("candidates"):
+                cursor.execute(shape_query(self._settings.candidates))
+                types = [column.type_code for column in cursor.description or []]
+                cursor.execute(
+                    "SELECT typname, typcategory, typarray::bigint"
+                    "  FROM unnest($1::oid[]) WITH ORDINALITY AS column_type (oid, place)"
+                    "  JOIN pg_type USING (oid) ORDER BY place",
+                    (types,),
+                )
+                columns = [(str(row[0]), str(row[1]), int(row[2])) for row in cursor.fetchall()]
+            self._known_shape = shape_of(self._settings.name, columns)
+        prepare(cursor, self._known_shape)
+        return self._known_shape
+
+    def _plan(self, cursor: Raw, which: str, statement: str, values: Sequence[Any]) -> Any:
+        with self._refusing(which):
+            return self._one(cursor, explained(statement), *values)
+
+    @staticmethod
+    def _one(cursor: Raw, statement: str, *values: Any) -> Any:
+        cursor.execute(statement, values)
+        row = cursor.fetchone()
+        return None if row is None else row[0]
+
+    @contextmanager
+    def _refusing(self, which: str) -> Iterator[None]:
+        """Name the statement that PostgreSQL refuses."""
+        try:
+            yield
+        except psycopg.OperationalError:
+            raise
+        except psycopg.Error as error:
+            raise SourceRefused(
+                f"PostgreSQL refuses {which} of source {self._settings.name!r}: {because(error)}. "
+                "Nothing was claimed. See `filejobs doctor`, and name the schema of each table: "
+                "the statements run with the role's own search path."
+            ) from error
+
+    # Transactions -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[Raw]:
+        with (
+            self._database.transaction(self._connection, read_only=True),
+            self._raw() as cursor,
+            self._roles_search_path(cursor),
+        ):
+            yield cursor
+
+    def _raw(self) -> AbstractContextManager[Raw]:
+        return psycopg.RawCursor(self._connection, row_factory=tuple_row)
+
+    @contextmanager
+    def _roles_search_path(self, cursor: Raw) -> Iterator[None]:
+        """Resolve names as the role does; what follows finds the project's tables again."""
+        cursor.execute("SELECT current_setting('search_path')")
+        (projects,) = cursor.fetchone() or ("",)
+        cursor.execute("SET LOCAL search_path TO DEFAULT")
+        yield
+        # After an error the transaction is over, and this setting with it.
+        cursor.execute("SELECT set_config('search_path', $1, true)", (projects,))

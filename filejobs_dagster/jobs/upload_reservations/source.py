@@ -1,0 +1,111 @@
+"""Where reservations are: the project's table `file`, or a table of the operator's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from filejobs_dagster.jobs.context import JobFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime, timedelta
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.jobs.upload_reservations.totals import Reservation
+
+    Claiming = AbstractContextManager[tuple[list[Reservation], psycopg.Cursor[TupleRow]]]
+
+
+class RowsHeld(Exception):
+    """A claim waited in vain for rows that somebody else has locked; nothing was changed."""
+
+
+class SourceRefused(JobFailed):
+    """A reservation source cannot be used as it is; nothing was changed."""
+
+
+class ClaimUnconfirmed(JobFailed):
+    """The intent is committed, and whether the claim is, is not known: no bytes may go.
+
+    Attributes:
+        keys: What the intent names.
+    """
+
+    def __init__(self, message: str, keys: Sequence[str]) -> None:
+        super().__init__(message)
+        self.keys = tuple(keys)
+
+
+class ReservationSource(Protocol):
+    """The reservations of one table, in the order in which they are collected: (due, id)."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """True when the rows are in another database than the audit log."""
+        ...
+
+    def preflight(self) -> None:
+        """Make sure that every statement can be sent, before anything is claimed.
+
+        Raises:
+            SourceRefused: One of them cannot.
+        """
+        ...
+
+    def now(self) -> datetime:
+        """The time of the database that holds the rows."""
+        ...
+
+    def read(
+        self, after: Reservation | None, begins: datetime, before: datetime, size: int
+    ) -> list[Reservation]:
+        """The next candidates; only a guess, and nothing is locked.
+
+        Args:
+            after: The last one that was read, or None to begin.
+            begins: The earliest due time, inclusive.
+            before: The latest due time, exclusive.
+            size: The most to return.
+        """
+        ...
+
+    def claiming(
+        self, wanted: Sequence[Reservation], begins: datetime, before: datetime, run_id: str
+    ) -> Claiming:
+        """Claim inside a transaction, which commits when the block ends well.
+
+        Yields:
+            What was won, and a cursor for what must be written down with it. Where the rows are
+            elsewhere, what the cursor wrote commits right before the claim does.
+
+        Raises:
+            RowsHeld: Somebody else has locked some of the rows.
+            SourceRefused: The claim returned what it was not asked for.
+            ClaimUnconfirmed: The claim's commit failed after the other one.
+        """
+        ...
+
+    def facts(self, reservation: Reservation) -> dict[str, str]:
+        """What an audit event says of a row beside its key and its due time."""
+        ...
+
+    def oldest_left(self, cutoff: datetime) -> datetime | None:
+        """When the oldest reservation expired that is due and still there."""
+        ...
+
+    def count_due(self, grace: timedelta, *, most: int) -> int:
+        """Count the reservations that are due, up to `most`."""
+        ...
+
+    def count_without_expiry(self, *, most: int) -> int:
+        """Count the rows that never expire by themselves, up to `most`."""
+        ...
+
+
+def because(error: BaseException) -> Any:
+    """The database's own sentence, or the kind of the error."""
+    diagnostics = getattr(error, "diag", None)
+    return getattr(diagnostics, "message_primary", None) or type(error).__name__

@@ -1,0 +1,140 @@
+"""Predicates that a claim repeats, and predicates that it only seems to repeat."""
+
+from __future__ import annotations
+
+import pytest
+
+from filejobs_dagster.doctor.indexes import compared_columns, index_for
+from filejobs_dagster.doctor.predicates import (
+    NotComparable,
+    leaves_candidates,
+    unrepeated,
+    waits_for_locks,
+)
+
+CANDIDATES = (
+    "SELECT d.id, d.storage_key, d.expires_at FROM public.documents AS d"
+    " WHERE d.status = 'reserved' AND (d.tries > 3)"
+)
+STATUS, TRIES, DUE = "d.status = 'reserved'", "d.tries > 3", "d.expires_at < $2"
+BOTH = [STATUS, TRIES]
+BLOBS = (
+    "select b.id, b.key, b.created_at at time zone 'UTC' from blobs b"
+    " where not exists (select from attachments a where a.blob_id = b.id)"
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "missing"),
+    [
+        ("id = any($1)", [STATUS, TRIES, DUE]),
+        ("id = any($1) and expires_at < $2", [STATUS, TRIES]),
+        ("id = any($1) and expires_at < $2 and status = 'reserved'", [TRIES]),
+        ("id = any($1) and $2 > EXPIRES_AT and 'reserved' = x.status and 3 < tries", []),
+        # Not the same value, not the same column, not all of them, not really there.
+        ("id = any($1) and expires_at < $2 and status = 'Reserved' and tries > 3", [STATUS]),
+        ("id = any($1) and expires_at < $2 and state = 'reserved' and tries > 3", [STATUS]),
+        ("id = any($1) and expires_at < $2 and (status = 'reserved' or tries > 3)", BOTH),
+        ("id = any($1) and expires_at < $2 -- and status = 'reserved' and tries > 3", BOTH),
+        ("id = any($1) and expires_at < $2 and not status = 'reserved' and tries > 3", [STATUS]),
+        ("id = any($1) and expires_at < $2 and status = 'reserved' and tries >= 3", [TRIES]),
+        ("id = any($1) and expires_at > $2 and status = 'reserved' and tries > 3", [DUE]),
+    ],
+)  # fmt: skip
+def test_each_predicate_that_is_not_repeated_is_named(where: str, missing: list[str]) -> None:
+    claim = f"delete from documents as x where {where}\nreturning storage_key"
+    assert unrepeated(CANDIDATES, claim) == missing
+
+
+SUBQUERY = (
+    "update documents set status = 'expired' where id in (select id from {table} where"
+    " id = any($1) and status = 'reserved' and tries > 3 and expires_at < $2 {lock})"
+    " returning storage_key"
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "lock", "missing"),
+    [
+        ("documents", "for update skip locked", []),
+        # Without the lock nobody looks again at a row that has changed meanwhile.
+        ("documents", "", [STATUS, TRIES, DUE]),
+        ("others", "for update skip locked", [STATUS, TRIES, DUE]),
+    ],
+)
+def test_a_sub_query_repeats_only_where_it_locks_the_rows_of_the_table(
+    table: str, lock: str, missing: list[str]
+) -> None:
+    assert unrepeated(CANDIDATES, SUBQUERY.format(table=table, lock=lock)) == missing
+
+
+def test_not_exists_is_recognised_whatever_its_tables_are_called() -> None:
+    claim = (
+        "delete from blobs as blob where id = any($1) and created_at at time zone 'UTC' < $2"
+        " and not exists (select 1 from attachments where attachments.blob_id = blob.id)"
+        " returning key"
+    )
+    assert unrepeated(BLOBS, claim) == []
+    other_table = claim.replace("attachments", "variants")
+    assert unrepeated(BLOBS, other_table) == [
+        "NOT EXISTS(SELECT FROM attachments AS a WHERE a.blob_id = b.id)"
+    ]
+
+
+def test_predicates_of_joins_and_of_sub_queries_in_from_count_too() -> None:
+    claim = (
+        "delete from b using c where c.id = b.cid and b.id = any($1) and b.due < $2 returning b.k"
+    )
+    joined = "select b.id, b.k, b.due from b join c on c.id = b.cid and c.closed where b.x is null"
+    assert unrepeated(joined, claim) == ["c.closed", "b.x IS NULL"]
+    nested = "select id, k, due from (select * from b where x is null) as inner_b"
+    assert "x IS NULL" in unrepeated(nested, claim)
+    common = "with open as (select * from b where x is null) select id, k, due from open"
+    assert "x IS NULL" in unrepeated(common, claim)
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        "select id, k, due from a union all select id, k, due from b",
+        "select id, k, max(due) from a group by id, k",
+        "select distinct id, k, due from a",
+    ],
+)
+def test_what_has_no_list_of_predicates_is_not_compared(candidates: str) -> None:
+    with pytest.raises(NotComparable):
+        unrepeated(candidates, "delete from a where id = any($1) and due < $2 returning k")
+
+
+def test_the_index_is_in_the_order_of_the_candidates_and_as_partial_as_they_are() -> None:
+    assert index_for(CANDIDATES) == (
+        "CREATE INDEX CONCURRENTLY ON public.documents (expires_at, id)"
+        " WHERE status = 'reserved' AND tries > 3"
+    )
+    assert index_for(BLOBS) == (
+        "CREATE INDEX CONCURRENTLY ON blobs ((created_at AT TIME ZONE 'UTC'), id)"
+    )
+    assert index_for("select id, k, due from a union select id, k, due from b") is None
+    assert compared_columns(BLOBS, "attachments") == ["blob_id"]
+
+
+def test_a_claim_waits_for_locks_unless_it_skips_them() -> None:
+    assert waits_for_locks("delete from a where id = any($1) returning k")
+    assert waits_for_locks(SUBQUERY.format(table="documents", lock="for update"))
+    assert not waits_for_locks(SUBQUERY.format(table="documents", lock="for update skip locked"))
+
+
+@pytest.mark.parametrize(
+    ("change", "leaves"),
+    [
+        ("delete from documents", True),
+        ("update documents as d set status = 'expired'", True),
+        ("update documents set note = 'x', expires_at = null", True),
+        ("update documents set note = 'expired'", False),
+        # The key is returned, and decides nothing.
+        ("update documents set storage_key = storage_key || '.gone'", False),
+    ],
+)
+def test_a_claimed_row_must_stop_being_a_candidate(change: str, leaves: object) -> None:
+    claim = f"{change} where id = any($1) and expires_at < $2 returning storage_key"
+    assert leaves_candidates(CANDIDATES, claim) is leaves
