@@ -26,7 +26,7 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test conformance lint check constraints clean ready
+.PHONY: help demo dev test bench conformance lint check constraints clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
@@ -38,7 +38,8 @@ help: ## Show this.
 	@echo 'first target installs everything else into $(VENV), PostgreSQL included.'
 	@echo
 	@echo 'Variables: PYTHON=python3.12 chooses the Python, VENV=DIRECTORY the environment,'
-	@echo 'ARGS="tests/ledger -k stale" is passed to pytest, `filejobs demo` or `filejobs dev`.'
+	@echo 'ARGS="tests/ledger -k stale" is passed to pytest, `filejobs demo` or `filejobs dev`;'
+	@echo 'ARGS="memory --full" to the benchmarks, where ARGS=--help tells what there is.'
 
 demo: ready ## Show a collector at work on a database and a bucket made for it, then its record.
 	@$(BIN)/filejobs demo $(ARGS)
@@ -48,6 +49,9 @@ dev: ready ## Open the web UI on the demo's data; Ctrl-C stops the UI.
 
 test: ready ## Run every test, on servers that start and end with it.
 	@$(BIN)/python -m pytest -n 2 -m 'not conformance' $(ARGS)
+
+bench: ready ## Measure speed, memory and delays, each against its alternative, in one table.
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 # Skipped where Ceph is not installed, unless FILEJOBS_PROMISED_CEPH=1 says that it is.
 conformance: ready ## Delete from a real S3 implementation, Ceph, and see what is left.
@@ -71,12 +75,12 @@ constraints: ready ## Choose the newest versions that fit pyproject.toml, for Py
 clean: ## Remove the virtual environment, the demo's data and everything that was compiled.
 	@test ! -x $(BIN)/filejobs || $(BIN)/filejobs demo --stop
 	rm -rf $(VENV) .filejobs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
-	find filejobs_dagster tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find filejobs_dagster tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Dagster's imports take most of the time of every start, twice as much without bytecode. It is
 # written here whatever PYTHONDONTWRITEBYTECODE says, which forbids it to running programs only.
 ready: $(INSTALLED)
-	@$(BIN)/python -m compileall -q filejobs_dagster tests
+	@$(BIN)/python -m compileall -q filejobs_dagster tests benchmarks
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then \

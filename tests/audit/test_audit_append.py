@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filejobs_dagster.audit.append import COLLECTORS_CHAIN, NotCanonical, append, canonical
+from filejobs_dagster.audit.append import (
+    COLLECTORS_CHAIN,
+    NotCanonical,
+    _quickly,
+    append,
+    canonical,
+)
 from tests.postgres.backends import is_waiting, together, wait_until
 
 if TYPE_CHECKING:
@@ -291,6 +298,37 @@ def test_the_text_is_rfc_8785() -> None:
     assert canonical(event) == (
         '{"":0,"a":"\u20ac$\\u000f\\nA\'B\\"\\\\","b":9007199254740991,"\U0001f600":2,"\ufb33":1}'
     )
+
+
+_VALUES = st.recursive(
+    st.text(st.characters(categories=None))
+    | st.integers()
+    | st.booleans()
+    | st.none()
+    | st.floats(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("az\u00e9\ufb33\U0001f600"), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text("kA_\u20ac\ufb33\U0001f600", max_size=3), _VALUES, max_size=4))
+def test_the_quick_way_writes_what_rfc_8785_writes_or_nothing(event: dict[str, Any]) -> None:
+    try:
+        expected: str | None = rfc8785.dumps(event).decode()
+    except rfc8785.CanonicalizationError:
+        expected = None
+    assert _quickly(event) in (expected, None)
+
+
+def test_the_events_of_a_collector_go_the_quick_way() -> None:
+    keys = ["files/a", "files/\u00e9\U0001f600", 'files/"\\\n']
+    event: dict[str, Any] = {
+        "kind": "objects.delete.result",
+        "batch": 3,
+        "keys": keys,
+        "failed": {"x": "y"},
+    }
+    assert _quickly(event) == rfc8785.dumps(event).decode()
 
 
 @given(st.dictionaries(st.text(), st.recursive(st.text() | st.integers() | st.none(), st.lists)))

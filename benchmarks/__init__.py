@@ -1,0 +1,1 @@
+"""What the project costs and gains, measured: `make bench`. See docs/benchmarks.md."""

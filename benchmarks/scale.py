@@ -1,0 +1,95 @@
+"""How much data each benchmark works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of the data, and repetitions.
+
+    Attributes:
+        name: What the report calls it.
+        reservations: Of a throughput on the server that costs nothing per key.
+        reservations_with_latency: The same where every answer is held back.
+        reservations_on_moto: The same on moto, which needs milliseconds for each object.
+        few: Of the smaller side of the comparison of memory.
+        many: Of the larger side.
+        seconds_of_inserts: How long the application inserts, with and without a collector.
+        backlog: Finished runs without a record.
+        runs_watched: Runs whose record is waited for.
+        objects: In the bucket of a sweep whose speed is measured.
+        few_objects: In the smaller bucket of the comparison of a sweep's memory.
+        many_objects: In the larger one.
+        orphans_removed: Orphans whose removal is timed.
+        starts: How often each process is started; the median counts.
+    """
+
+    name: str
+    reservations: int
+    reservations_with_latency: int
+    reservations_on_moto: int
+    few: int
+    many: int
+    seconds_of_inserts: float
+    backlog: int
+    runs_watched: int
+    objects: int
+    few_objects: int
+    many_objects: int
+    orphans_removed: int
+    starts: int
+
+
+QUICK = Scale(
+    name="quick",
+    reservations=6000,
+    reservations_with_latency=1000,
+    reservations_on_moto=1000,
+    few=10_000,
+    many=200_000,
+    seconds_of_inserts=10,
+    backlog=1000,
+    runs_watched=3,
+    objects=200_000,
+    few_objects=100_000,
+    many_objects=1_000_000,
+    orphans_removed=2_000,
+    starts=3,
+)
+
+FULL = Scale(
+    name="full",
+    reservations=50_000,
+    reservations_with_latency=5000,
+    reservations_on_moto=5000,
+    few=10_000,
+    many=1_000_000,
+    seconds_of_inserts=30,
+    backlog=1000,
+    runs_watched=8,
+    objects=1_000_000,
+    few_objects=1_000_000,
+    many_objects=10_000_000,
+    orphans_removed=10_000,
+    starts=7,
+)
+
+TINY = Scale(
+    name="tiny",
+    reservations=40,
+    reservations_with_latency=20,
+    reservations_on_moto=10,
+    few=20,
+    many=60,
+    seconds_of_inserts=0.5,
+    backlog=5,
+    runs_watched=1,
+    objects=2_400,
+    few_objects=800,
+    many_objects=2_400,
+    orphans_removed=25,
+    starts=1,
+)
+"""For the tests that run every benchmark; nothing can be concluded from its numbers."""

@@ -1,0 +1,118 @@
+"""The project's sweep, or the part of it that classifies, within a run's locks and records.
+
+Both are dry: they delete nothing. The whole sweep also writes its marks and its list for review.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from benchmarks.canned_listing import BUCKET
+from benchmarks.collector import LOG, NotTheSameWork
+from benchmarks.reservations import bucket_settings
+from filejobs_dagster.jobs import storage_orphans
+from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.storage_orphans import ReportPlace, Request, Storage
+from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.passing import make_pass
+from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.progress import RunIdentity
+from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.objects.gate import Gate
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.settings.orphans import BreakersSettings
+from filejobs_dagster.streams import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from filejobs_dagster.embedded.s3 import S3Endpoint
+    from filejobs_dagster.jobs.context import RunContext
+
+NEVER_TRIPS = BreakersSettings(
+    max_orphan_fraction=1, max_ambiguous_fraction=1, max_missing_fraction=1, max_reference_shrink=1
+)
+"""They are read and said; but a bucket of nothing but orphans is to be measured, too."""
+
+
+def sweep(database_url: str, server: S3Endpoint, report_to: Path) -> Outcome:
+    """Run `storage_orphans` dry, from its locks to its record.
+
+    Raises:
+        NotTheSameWork: The run failed.
+    """
+
+    def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
+        return storage_orphans.run(context, request, storage)
+
+    return _conducted(database_url, server, Request(report_to=ReportPlace(folder=report_to)), work)
+
+
+def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
+    """List, read the references and classify, which is the part of a sweep that grows with both.
+
+    Raises:
+        NotTheSameWork: The run failed.
+    """
+
+    def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
+        with context.database.transaction(context.connection, read_only=True) as cursor:
+            now = database_now(cursor)
+        with Scratch(request.scratch) as scratch:
+            made = make_pass(
+                context,
+                request,
+                storage,
+                scratch,
+                Ticker(context, lambda _facts: None),
+                now=now,
+                ends_at=time.monotonic() + request.max_runtime.total_seconds(),
+            )
+            found = made.found
+            facts = {
+                "orphans": found.classes[ORPHAN].count,
+                "references": found.references,
+                "missing": found.missing,
+            }
+            return Outcome(scanned=found.objects, acted=0, detail=facts)
+
+    return _conducted(database_url, server, Request(), work)
+
+
+def _conducted(
+    database_url: str,
+    server: S3Endpoint,
+    request: Request,
+    work: Callable[[RunContext, Request, Storage], Outcome],
+) -> Outcome:
+    os.environ.update(server.environment())
+    settings = bucket_settings(server, BUCKET)
+    client = make_client(settings)
+
+    def body(context: RunContext) -> Outcome:
+        with ReferenceCheck(context.connection, settings.sources) as references:
+            gate = Gate(client, settings, references)
+            storage = Storage(BUCKET, settings, client, gate, references, adoption=None)
+            return work(context, replace(request, breakers=NEVER_TRIPS), storage)
+
+    identity = RunIdentity(
+        run_id=str(uuid.uuid4()),
+        installation="benchmark",
+        job=storage_orphans.JOB,
+        mode="dry",
+        trigger=Trigger("cli", "benchmark"),
+        holder="benchmark",
+    )
+    outcome = conduct(Ticket(identity), Database(database_url), body, LOG)
+    if not outcome.ok:
+        raise NotTheSameWork(f"The sweep failed: {outcome.error}")
+    return outcome
