@@ -1,0 +1,145 @@
+"""Acknowledging that a database was restored: the chain goes on, and what was lost stays named.
+
+Pins that count more than the database has are never explained away: they keep standing under the
+old incarnation, and the note of the restore says which was the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.append import append
+from filejobs_dagster.audit.chains import locked
+from filejobs_dagster.audit.note import sign_note
+from filejobs_dagster.audit.pins import bookkeeping
+from filejobs_dagster.audit.refused import RestoreRefused, code_for, must_be_trusted
+from filejobs_dagster.audit.session import set_writing
+from filejobs_dagster.audit.statement import moment_text, sha256_of
+from filejobs_dagster.audit.tables import RestoreRow
+from filejobs_dagster.audit.verify import CHECKS, Full, examine, judge
+
+if TYPE_CHECKING:
+    from filejobs_dagster.audit.seal import SealPolicy
+    from filejobs_dagster.audit.verify import Evidence
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+RESTORED = "audit.restore"
+"""The kind of the event that stands where the chain goes on."""
+
+_OF_AN_OLDER_STATE = frozenset({"PIN_AHEAD_SEAL", "PIN_TAIL", "SEALING_STOPPED"})
+
+
+def acknowledge_restore(
+    database: Database,
+    connection: Connection,
+    chain: str,
+    policy: SealPolicy,
+    *,
+    actor: str,
+    reason: str,
+) -> RestoreRow:
+    """Let a chain go on whose database is older than its pins.
+
+    The chain gets the next incarnation; its seals are numbered on and pinned under that number.
+
+    Args:
+        database: Where the tables are.
+        connection: One without an open transaction.
+        chain: Which chain.
+        policy: How it is sealed.
+        actor: Who takes this upon himself; stands in the note and in the chain.
+        reason: What happened, in words.
+
+    Returns:
+        What was written: what survived and what was lost.
+
+    Raises:
+        RestoreRefused: CHAIN_BUSY; NOT_ROLLED_BACK when no pin is ahead; VERIFY_FAILED when
+            something else does not match either; SEAL_UNPINNED without a place for pins;
+            KEY_UNKNOWN.
+        PinStoreUnusable: The note could not be pinned; nothing was written.
+    """
+    store = policy.verify.pins
+    if store is None:
+        raise RestoreRefused("SEAL_UNPINNED", "no place for pins is set: nothing can be ahead.")
+    with locked(database, chain, RestoreRefused) as lease:
+        evidence = examine(database, connection, chain, policy.verify, mode=Full())
+        _must_be_older(evidence)
+        survived = evidence.seals[-1].seal_no if evidence.seals else 0
+        must_be_trusted(policy.verify.trusted, policy.signers, survived + 1, RestoreRefused)
+        row = _row(evidence, actor, reason)
+        text = row.statement(evidence.origin).text()
+        row = replace(row, note=sign_note(text, policy.signers))
+        key = evidence.origin.restore_key(row.incarnation, sha256_of(row.note))
+        lease.prove()
+        receipt = bookkeeping.put(store, key, row.note, policy.locked_until(evidence.now))
+        with database.transaction(connection) as cursor:
+            set_writing(cursor)
+            cursor.execute(
+                "INSERT INTO audit_restore (chain_id, incarnation, survived_seal, survived_size,"
+                " survived_head, lost_seal, lost_size, lost_note, actor, reason, restored_at,"
+                " note) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::timestamptz, %s)",
+                (chain, *vars(row).values()),
+            )
+            bookkeeping.write_down(cursor, database, chain, row.note, receipt)
+            cursor.execute(
+                "UPDATE audit_chain SET incarnation = %s WHERE chain_id = %s",
+                (row.incarnation, chain),
+            )
+            append(cursor, [_event(row)], chain=chain)
+    return row
+
+
+def _must_be_older(evidence: Evidence) -> None:
+    result = judge(evidence, CHECKS)
+    if "PIN_AHEAD_SEAL" not in result.codes:
+        if result.clean:
+            raise RestoreRefused(
+                "NOT_ROLLED_BACK",
+                f"no pin of the chain {evidence.chain!r} is ahead of the database: there is "
+                "nothing to acknowledge, seal as usual.",
+            )
+        raise RestoreRefused(*code_for(list(result.findings), gap="VERIFY_FAILED"))
+    other = [one for one in result.findings if one.code not in _OF_AN_OLDER_STATE]
+    if other:
+        told = "; ".join(f"{one.code}: {one.message}" for one in other[:5])
+        raise RestoreRefused(
+            "VERIFY_FAILED", f"the database is not only older, it does not match: {told}"
+        )
+
+
+def _row(evidence: Evidence, actor: str, reason: str) -> RestoreRow:
+    pinned, head = evidence.pinned, evidence.head
+    newest = None if pinned is None else pinned.newest_seal(evidence.incarnation)
+    lost = None if newest is None else newest.statement
+    if head is None or newest is None or newest.note is None or lost is None:
+        raise RestoreRefused(
+            "VERIFY_FAILED", "the newest pin of this incarnation cannot be read, or the chain is "
+            "not there: nothing can be said of what was lost.",
+        )  # fmt: skip
+    return RestoreRow(
+        incarnation=head.incarnation + 1,
+        survived_seal=evidence.seals[-1].seal_no if evidence.seals else 0,
+        survived_size=head.head_seq,
+        survived_head=head.head_hash,
+        lost_seal=lost.seal_no,
+        lost_size=lost.size,
+        lost_note=sha256_of(newest.note),
+        actor=actor,
+        reason=reason,
+        restored_at=moment_text(evidence.now),
+        note="",
+    )
+
+
+def _event(row: RestoreRow) -> dict[str, str]:
+    return {
+        "kind": RESTORED,
+        "incarnation": str(row.incarnation),
+        "survived_size": str(row.survived_size),
+        "lost_size": str(row.lost_size),
+        "note_sha256": sha256_of(row.note).hex(),
+        "by": row.actor,
+        "reason": row.reason,
+    }

@@ -1,0 +1,286 @@
+"""Sealing a chain: where it has reached, signed, and copied outside of the database.
+
+A seal is made from one snapshot. Appenders hold the chain's head row until they commit, so all
+numbers up to the head of a snapshot are committed, and an append in flight has a higher one: a
+seal skips nothing and waits for nobody. The range that is sealed is verified while it is read, and
+so is every seal that an earlier run wrote and could not pin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.chains import locked
+from filejobs_dagster.audit.note import sign_note
+from filejobs_dagster.audit.pins import bookkeeping
+from filejobs_dagster.audit.pins.store import PinStoreUnusable
+from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_trusted
+from filejobs_dagster.audit.session import set_writing
+from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of, moment_text
+from filejobs_dagster.audit.tables import SealRow
+from filejobs_dagster.audit.verify import CHECKS, Incremental, VerifyPolicy, examine
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from filejobs_dagster.audit.note import Signer
+    from filejobs_dagster.audit.pins.store import PinStore
+    from filejobs_dagster.audit.verify import Evidence
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.locks import Lease
+
+LOOKED_AT = (
+    "chain_exists",
+    "genesis_is_right",
+    "bodies_match",
+    "hashes_match",
+    "links_hold",
+    "numbers_are_dense",
+    "times_do_not_go_back",
+    "head_row_is_the_last_event",
+    "seals_are_signed",
+    "seals_equal_their_notes",
+    "seals_form_a_chain",
+    "events_reach_the_seals",
+    "sealed_heads_match",
+    "sealed_roots_match",
+    "seals_equal_their_pins",
+    "each_place_has_one_text",
+    "no_pin_is_ahead",
+    "events_reach_the_pins",
+    "pinned_heads_match",
+    "pinned_roots_match",
+    "restores_are_genuine",
+)
+"""The checks that decide whether the chain can be sealed. What concerns old receipts, holds or
+deleted pins is the verifier's to tell: new events are better sealed all the same."""
+
+
+class NotPinned(Exception):
+    """A seal is written and has no copy outside yet; the next run makes it first."""
+
+
+@dataclass(frozen=True)
+class SealPolicy:
+    """How a chain is sealed.
+
+    Attributes:
+        verify: What is believed, and where the pins are.
+        signers: Whoever signs; two while a key is replaced, none to seal without a signature.
+        pin_for: How long a pin is locked where the place can lock; None for no lock.
+        heartbeat: Whether to seal when nothing was appended, so that sealing that stopped shows.
+    """
+
+    verify: VerifyPolicy
+    signers: tuple[Signer, ...] = ()
+    pin_for: timedelta | None = None
+    heartbeat: bool = True
+
+    def locked_until(self, now: datetime) -> datetime | None:
+        """Until when a pin that is put now stays."""
+        return None if self.pin_for is None else now + self.pin_for
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What a run did for one chain, or in a dry run would have done.
+
+    Attributes:
+        chain: Its name.
+        seal_no: The seal's number; the newest one's when none was made.
+        size: How many events it counts.
+        events: How many of them no earlier seal counted.
+        made: False for a heartbeat that is switched off, and for a dry run.
+        signed: Whether anybody signed it.
+        pinned: Whether it stands outside of the database.
+        pinned_late: Numbers of older seals that were pinned first.
+        note: Its text; empty when none was made.
+    """
+
+    chain: str
+    seal_no: int
+    size: int
+    events: int
+    made: bool
+    signed: bool
+    pinned: bool
+    pinned_late: tuple[int, ...] = ()
+    note: str = ""
+
+
+def seal_chain(
+    database: Database,
+    connection: Connection,
+    chain: str,
+    policy: SealPolicy,
+    *,
+    live: bool,
+) -> Sealed:
+    """Seal one chain, or in a dry run tell what would be sealed.
+
+    Args:
+        database: Where the tables are.
+        connection: One without an open transaction.
+        chain: Which chain.
+        policy: How.
+        live: False writes nothing, neither a seal nor a pin.
+
+    Raises:
+        SealRefused: CHAIN_BUSY, ROLLED_BACK, EQUIVOCATION, SEAL_GAP, VERIFY_FAILED, CLOCK_BACK or
+            KEY_UNKNOWN.
+        Equivocation: Another text stands where the pin belongs.
+        NotPinned: The seal is written, and the place for pins did not take it.
+        PinStoreUnusable: The place for pins cannot be read; nothing was written.
+        LeaseLost: The chain's lock is gone; nothing more was written.
+    """
+    if not live:
+        return _would_seal(_look(database, connection, chain, policy), policy)
+    with locked(database, chain, SealRefused) as lease:
+        evidence = _look(database, connection, chain, policy)
+        late = _pin_what_is_not(database, connection, policy, evidence)
+        planned = _would_seal(evidence, policy)
+        if not planned.events and not policy.heartbeat and evidence.seals:
+            return Sealed(
+                chain,
+                planned.seal_no - 1,
+                planned.size,
+                0,
+                made=False,
+                signed=bool(policy.signers),
+                pinned=evidence.pinned is not None,
+                pinned_late=late,
+            )
+        row = _next_seal(evidence, policy)
+        _write(database, connection, lease, chain, row)
+        pinned = _pin(database, connection, policy, evidence, row)
+    return Sealed(
+        chain,
+        row.seal_no,
+        row.size,
+        planned.events,
+        made=True,
+        signed=bool(policy.signers),
+        pinned=pinned,
+        pinned_late=late,
+        note=row.note,
+    )
+
+
+def _look(database: Database, connection: Connection, chain: str, policy: SealPolicy) -> Evidence:
+    evidence = examine(database, connection, chain, policy.verify, mode=Incremental())
+    findings = [
+        finding
+        for name in LOOKED_AT
+        for finding in CHECKS[name](evidence)
+        if finding.severity == "finding"
+    ]
+    if findings:
+        raise SealRefused(*code_for(findings, gap="SEAL_GAP"))
+    if evidence.tail is None or evidence.tail.last.frontier is None:
+        raise SealRefused(
+            "VERIFY_FAILED",
+            "the tree of the newest pinned seal is not in the database, so no root can be computed "
+            "behind it. Verify the chain.",
+        )
+    if evidence.seals:
+        last = moment_of(evidence.seals[-1].sealed_at)
+        if last is None or evidence.now < last - policy.verify.clock_tolerance:
+            raise SealRefused(
+                "CLOCK_BACK",
+                f"the database's clock says {evidence.now.isoformat()}, and the newest seal was "
+                f"made at {evidence.seals[-1].sealed_at}: set the clock.",
+            )
+    following = len(evidence.seals) + 1
+    must_be_trusted(policy.verify.trusted, policy.signers, following, SealRefused)
+    return evidence
+
+
+def _would_seal(evidence: Evidence, policy: SealPolicy) -> Sealed:
+    before = evidence.seals[-1].size if evidence.seals else 0
+    size = evidence.last_seq
+    return Sealed(
+        evidence.chain,
+        len(evidence.seals) + 1,
+        size,
+        size - before,
+        made=False,
+        signed=bool(policy.signers),
+        pinned=False,
+    )
+
+
+def _next_seal(evidence: Evidence, policy: SealPolicy) -> SealRow:
+    place = evidence.scans[-1].last
+    frontier = place.frontier
+    if frontier is None:  # pragma: no cover - refused before
+        raise LookupError("a chain without a tree cannot be sealed")
+    last = evidence.seals[-1] if evidence.seals else None
+    system_id, timeline = evidence.identity
+    unsigned = SealRow(
+        seal_no=1 if last is None else last.seal_no + 1,
+        incarnation=evidence.incarnation,
+        size=place.seq,
+        head_hash=place.hash,
+        root=frontier.root(),
+        frontier=frontier.to_bytes(),
+        sealed_at=moment_text(evidence.now),
+        prev_seal=NOTHING_BEFORE if last is None else last.sha256,
+        system_id=system_id,
+        timeline=timeline,
+        note="",
+    )
+    note = sign_note(unsigned.statement(evidence.origin).text(), policy.signers)
+    return replace(unsigned, note=note)
+
+
+def _write(
+    database: Database, connection: Connection, lease: Lease, chain: str, row: SealRow
+) -> None:
+    lease.prove()
+    with database.transaction(connection) as cursor:
+        set_writing(cursor)
+        cursor.execute(
+            "INSERT INTO audit_seal (chain_id, seal_no, incarnation, size, head_hash, root,"
+            " frontier, sealed_at, prev_seal, system_id, timeline, note)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s::timestamptz, %s, %s, %s, %s)",
+            (chain, *vars(row).values()),
+        )
+
+
+def _pin_what_is_not(
+    database: Database, connection: Connection, policy: SealPolicy, evidence: Evidence
+) -> tuple[int, ...]:
+    if evidence.pinned is None:
+        return ()
+    missing = [
+        seal
+        for seal in evidence.seals
+        if (seal.incarnation, seal.seal_no) not in evidence.pinned.seals
+    ]
+    for seal in missing:
+        _pin(database, connection, policy, evidence, seal)
+    return tuple(seal.seal_no for seal in missing)
+
+
+def _pin(
+    database: Database,
+    connection: Connection,
+    policy: SealPolicy,
+    evidence: Evidence,
+    row: SealRow,
+) -> bool:
+    store: PinStore | None = policy.verify.pins
+    if store is None:
+        return False
+    key = evidence.origin.seal_key(row.incarnation, row.seal_no)
+    try:
+        receipt = bookkeeping.put(store, key, row.note, policy.locked_until(evidence.now))
+    except PinStoreUnusable as error:
+        raise NotPinned(
+            f"Seal {row.seal_no} of the chain {evidence.chain!r} is written and has no copy "
+            f"outside of the database: {error} The next run pins it first."
+        ) from error
+    with database.transaction(connection) as cursor:
+        bookkeeping.write_down(cursor, database, evidence.chain, row.note, receipt)
+    return True

@@ -1,0 +1,265 @@
+"""The rows of seals, checkpoints and restores, as they stand in the database: claims, not facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from filejobs_dagster.audit.merkle import BrokenFrontier, Frontier
+from filejobs_dagster.audit.rows import Position, genesis
+from filejobs_dagster.audit.session import table
+from filejobs_dagster.audit.statement import (
+    NOTHING_BEFORE,
+    RestoreStatement,
+    SealStatement,
+    TrimStatement,
+    sha256_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.audit.origin import Origin
+    from filejobs_dagster.postgres.connect import Database
+
+
+@dataclass(frozen=True)
+class ChainRow:
+    """The head row of a chain."""
+
+    incarnation: int
+    genesis: bytes
+    head_seq: int
+    head_hash: bytes
+
+
+@dataclass(frozen=True)
+class SealRow:
+    """One row of `audit_seal`; times as notes write them."""
+
+    seal_no: int
+    incarnation: int
+    size: int
+    head_hash: bytes
+    root: bytes
+    frontier: bytes
+    sealed_at: str
+    prev_seal: bytes
+    system_id: str
+    timeline: str
+    note: str
+
+    @property
+    def sha256(self) -> bytes:
+        """The hash of its note."""
+        return sha256_of(self.note)
+
+    def statement(self, origin: Origin) -> SealStatement:
+        """What the note must say if the columns are right."""
+        return SealStatement(
+            origin=origin.line(self.incarnation),
+            size=self.size,
+            root=self.root,
+            head=self.head_hash,
+            seal_no=self.seal_no,
+            sealed_at=self.sealed_at,
+            previous=self.prev_seal,
+            system_id=self.system_id,
+            timeline=self.timeline,
+        )
+
+    def position(self) -> Position:
+        """Where the chain was when it was sealed."""
+        return Position(self.size, self.head_hash, read_frontier(self.size, self.frontier))
+
+
+@dataclass(frozen=True)
+class CheckpointRow:
+    """One row of `audit_checkpoint`; times as notes write them."""
+
+    checkpoint_no: int
+    incarnation: int
+    from_seq: int
+    to_seq: int
+    events: int
+    first_at: str
+    last_at: str
+    prev_hash: bytes
+    last_hash: bytes
+    frontier: bytes
+    seal_no: int
+    newest_seal_no: int
+    cutoff: str
+    retention: int
+    actor: str
+    run_id: str
+    archive: str | None
+    prev_checkpoint: bytes
+    note: str
+    event_seq: int
+
+    @property
+    def sha256(self) -> bytes:
+        """The hash of its note."""
+        return sha256_of(self.note)
+
+    def statement(self, origin: Origin) -> TrimStatement:
+        """What the note must say if the columns are right."""
+        frontier = read_frontier(self.to_seq, self.frontier)
+        return TrimStatement(
+            origin=origin.line(self.incarnation),
+            checkpoint_no=self.checkpoint_no,
+            from_seq=self.from_seq,
+            to_seq=self.to_seq,
+            events=self.events,
+            root=NOTHING_BEFORE if frontier is None else frontier.root(),
+            prev_hash=self.prev_hash,
+            last_hash=self.last_hash,
+            first_at=self.first_at,
+            last_at=self.last_at,
+            seal_no=self.seal_no,
+            newest_seal_no=self.newest_seal_no,
+            cutoff=self.cutoff,
+            retention=self.retention,
+            actor=self.actor,
+            run_id=self.run_id,
+            archive=self.archive,
+            previous=self.prev_checkpoint,
+        )
+
+    def position(self) -> Position:
+        """Where the chain begins after it."""
+        return Position(self.to_seq, self.last_hash, read_frontier(self.to_seq, self.frontier))
+
+
+@dataclass(frozen=True)
+class RestoreRow:
+    """One row of `audit_restore`; times as notes write them."""
+
+    incarnation: int
+    survived_seal: int
+    survived_size: int
+    survived_head: bytes
+    lost_seal: int
+    lost_size: int
+    lost_note: bytes
+    actor: str
+    reason: str
+    restored_at: str
+    note: str
+
+    def statement(self, origin: Origin) -> RestoreStatement:
+        """What the note must say if the columns are right."""
+        return RestoreStatement(
+            origin=origin.line(self.incarnation),
+            survived_seal=self.survived_seal,
+            survived_size=self.survived_size,
+            survived_head=self.survived_head,
+            lost_seal=self.lost_seal,
+            lost_size=self.lost_size,
+            lost_note=self.lost_note,
+            restored_at=self.restored_at,
+            actor=self.actor,
+            reason=self.reason,
+        )
+
+
+def read_frontier(size: int, content: bytes) -> Frontier | None:
+    """The frontier of a row; None when the bytes are none, which a tampered row may hold."""
+    try:
+        return Frontier.from_bytes(size, content)
+    except BrokenFrontier:
+        return None
+
+
+def base_of(chain: str, checkpoints: Sequence[CheckpointRow]) -> Position:
+    """Where the live events begin: behind the newest checkpoint, or at the genesis."""
+    if not checkpoints:
+        return Position(0, genesis(chain), Frontier())
+    return checkpoints[-1].position()
+
+
+def read_chain(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> ChainRow | None:
+    """Read the head row; None when there is no such chain."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT incarnation, genesis, head_seq, head_hash FROM {} WHERE chain_id = %s"
+        ).format(table(database, "audit_chain")),
+        (chain,),
+    )
+    row = cursor.fetchone()
+    return None if row is None else ChainRow(*row)
+
+
+def chain_names(cursor: psycopg.Cursor[TupleRow], database: Database) -> list[str]:
+    """The chains that the database knows, by any of its tables."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT chain_id FROM {} UNION SELECT chain_id FROM {} UNION SELECT chain_id FROM {}"
+            " ORDER BY 1"
+        ).format(
+            *(table(database, name) for name in ("audit_chain", "audit_seal", "audit_checkpoint"))
+        )
+    )
+    return [str(row[0]) for row in cursor.fetchall()]
+
+
+def read_seals(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> list[SealRow]:
+    """Read the seals of a chain in the order of their numbers."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT seal_no, incarnation, size, head_hash, root, frontier, {sealed_at}, prev_seal,"
+            " system_id, timeline, note FROM {table} WHERE chain_id = %s ORDER BY seal_no"
+        ).format(sealed_at=_time("sealed_at"), table=table(database, "audit_seal")),
+        (chain,),
+    )
+    return [SealRow(*row) for row in cursor.fetchall()]
+
+
+def read_checkpoints(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str
+) -> list[CheckpointRow]:
+    """Read the checkpoints of a chain in the order of their numbers."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT checkpoint_no, incarnation, from_seq, to_seq, events, {first_at}, {last_at},"
+            " prev_hash, last_hash, frontier, seal_no, newest_seal_no, {cutoff}, retention,"
+            " actor, run_id, archive, prev_checkpoint, note, event_seq"
+            " FROM {table} WHERE chain_id = %s ORDER BY checkpoint_no"
+        ).format(
+            first_at=_time("first_at"),
+            last_at=_time("last_at"),
+            cutoff=_time("cutoff"),
+            table=table(database, "audit_checkpoint"),
+        ),
+        (chain,),
+    )
+    return [CheckpointRow(*row) for row in cursor.fetchall()]
+
+
+def read_restores(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str
+) -> list[RestoreRow]:
+    """Read the acknowledged restores of a chain in their order."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT incarnation, survived_seal, survived_size, survived_head, lost_seal,"
+            " lost_size, lost_note, actor, reason, {restored_at}, note"
+            " FROM {table} WHERE chain_id = %s ORDER BY incarnation"
+        ).format(restored_at=_time("restored_at"), table=table(database, "audit_restore")),
+        (chain,),
+    )
+    return [RestoreRow(*row) for row in cursor.fetchall()]
+
+
+def _time(column: str) -> sql.Composed:
+    # Text, because a tampered row may hold infinity, which no datetime is.
+    return sql.SQL(
+        "coalesce(nullif(to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), ''),"
+        " 'infinity')"
+    ).format(sql.Identifier(column))

@@ -1,0 +1,154 @@
+"""Trimming a chain: removing its oldest events with a receipt, and refusing whenever in doubt.
+
+Only a prefix goes, only up to a seal that stands outside of the database, never past a hold, never
+all of it. The whole chain is verified first: evidence beside damage is not destroyed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.chains import locked
+from filejobs_dagster.audit.holds import active_holds
+from filejobs_dagster.audit.refused import TrimRefused, code_for, must_be_trusted
+from filejobs_dagster.audit.session import snapshot
+from filejobs_dagster.audit.trim.batch import Batch, Trimming, remove_batch
+from filejobs_dagster.audit.trim.plan import TrimPlan, TrimPolicy, make_plan
+from filejobs_dagster.audit.verify import CHECKS, Full, judge
+from filejobs_dagster.audit.verify.load import list_pins, load
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from filejobs_dagster.audit.pins.store import PinStore
+    from filejobs_dagster.audit.verify import Evidence
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+__all__ = ["Batch", "TrimPlan", "TrimPolicy", "Trimmed", "trim_chain"]
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """What a run did to one chain, or in a dry run would have done.
+
+    Attributes:
+        plan: How far it was to go.
+        batches: What was removed.
+    """
+
+    plan: TrimPlan
+    batches: tuple[Batch, ...] = ()
+
+    @property
+    def events(self) -> int:
+        """How many events went."""
+        return sum(batch.to_seq - batch.from_seq + 1 for batch in self.batches)
+
+
+def trim_chain(
+    database: Database,
+    connection: Connection,
+    chain: str,
+    policy: TrimPolicy,
+    *,
+    live: bool,
+    actor: str,
+    run_id: str,
+    go_on: Callable[[Batch | None], bool] = lambda _: True,
+) -> Trimmed:
+    """Trim one chain, or in a dry run tell what would go.
+
+    Args:
+        database: Where the tables are.
+        connection: One without an open transaction.
+        chain: Which chain.
+        policy: How.
+        live: False removes nothing and pins nothing.
+        actor: Who has it done; stands in the receipt and in the chain.
+        run_id: In which run.
+        go_on: Asked before each batch, with the one before; False ends the run there.
+
+    Raises:
+        TrimRefused: CHAIN_BUSY, VERIFY_FAILED, ROLLED_BACK, EQUIVOCATION, SEAL_UNPINNED,
+            NO_COVERING_SEAL, LEGAL_HOLD, RETENTION, WOULD_EMPTY, KEY_UNKNOWN, ENCODING or
+            ARCHIVE_MISSING. Batches that were committed before stay, with their receipts.
+        Equivocation: Another text stands where a pin belongs.
+        PinStoreUnusable: The place for pins cannot be used.
+        LeaseLost: The chain's lock is gone.
+    """
+    store = policy.verify.pins
+    if store is None:
+        raise TrimRefused(
+            "SEAL_UNPINNED", "no place for pins is set, so nothing outside covers what would go."
+        )
+    if not live:
+        return Trimmed(_prepare(database, connection, chain, policy, store)[1])
+    with locked(database, chain, TrimRefused) as lease:
+        evidence, plan = _prepare(database, connection, chain, policy, store)
+        trimming = Trimming(
+            database, connection, policy, evidence, plan, store, actor=actor, run_id=run_id
+        )
+        batches: list[Batch] = []
+        reached = plan.base
+        while reached < plan.to_seq and go_on(batches[-1] if batches else None):
+            lease.prove()
+            batches.append(remove_batch(trimming))
+            reached = batches[-1].to_seq
+    return Trimmed(plan, tuple(batches))
+
+
+def _prepare(
+    database: Database,
+    connection: Connection,
+    chain: str,
+    policy: TrimPolicy,
+    store: PinStore,
+) -> tuple[Evidence, TrimPlan]:
+    mode = Full()
+    pinned = list_pins(policy.verify, chain, mode)
+    outside = store.now()
+    with snapshot(database, connection) as cursor:
+        evidence = load(cursor, database, policy.verify, chain, mode=mode, pinned=pinned)
+        _refuse_what_does_not_match(evidence)
+        cursor.execute("SELECT pg_catalog.current_setting('server_encoding')")
+        _refuse_encoding(str(one(cursor)[0]))
+        _refuse_other_clock(evidence, outside)
+        newest = evidence.seals[-1].seal_no if evidence.seals else 1
+        must_be_trusted(policy.verify.trusted, policy.signers, newest, TrimRefused)
+        holds = active_holds(cursor, database, chain)
+        return evidence, make_plan(cursor, database, policy, evidence, holds)
+
+
+def _refuse_what_does_not_match(evidence: Evidence) -> None:
+    findings = list(judge(evidence, CHECKS).findings)
+    if findings:
+        raise TrimRefused(*code_for(findings, gap="VERIFY_FAILED"))
+
+
+def _refuse_encoding(encoding: str) -> None:
+    if encoding != "UTF8":
+        raise TrimRefused(
+            "ENCODING", f"the server's encoding is {encoding}; bodies are hashed as UTF8."
+        )
+
+
+def _refuse_other_clock(evidence: Evidence, outside: datetime | None) -> None:
+    """Retention is a matter of the clock, which must not be the database's alone."""
+    tolerance = evidence.policy.clock_tolerance
+    newest = evidence.newest_pin()
+    stored_at = None if newest is None else newest.stored_at
+    if outside is not None and abs(outside - evidence.now) > tolerance:
+        raise TrimRefused(
+            "RETENTION",
+            f"the database's clock says {evidence.now.isoformat()}, that of the pins' place "
+            f"{outside.isoformat()}: more than {tolerance} apart.",
+        )
+    if stored_at is not None and evidence.now < stored_at - tolerance:
+        raise TrimRefused(
+            "RETENTION",
+            f"the database's clock says {evidence.now.isoformat()}, and the newest pin was stored "
+            f"at {stored_at.isoformat()}.",
+        )

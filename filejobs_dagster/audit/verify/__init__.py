@@ -1,0 +1,112 @@
+"""Verifying a chain: what was changed, what is missing, and what nobody can know.
+
+Pins are listed first, then everything is read in one snapshot, then judged by the checks of the
+registry. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.origin import chains_of
+from filejobs_dagster.audit.session import snapshot
+from filejobs_dagster.audit.tables import chain_names
+from filejobs_dagster.audit.verify import (  # noqa: F401 (each import registers its checks)
+    check_checkpoints,
+    check_pinned_trims,
+    check_pins,
+    check_restores,
+    check_rows,
+    check_seals,
+)
+from filejobs_dagster.audit.verify.evidence import (
+    Evidence,
+    Full,
+    Incremental,
+    Mode,
+    Rolling,
+    VerifyPolicy,
+    part_of_day,
+)
+from filejobs_dagster.audit.verify.load import list_pins, load
+from filejobs_dagster.audit.verify.registry import CHECKS, Finding
+from filejobs_dagster.audit.verify.verdict import Verification, conclude
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from filejobs_dagster.audit.verify.registry import Check
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+__all__ = [
+    "CHECKS",
+    "Evidence",
+    "Finding",
+    "Full",
+    "Incremental",
+    "Mode",
+    "Rolling",
+    "Verification",
+    "VerifyPolicy",
+    "examine",
+    "judge",
+    "known_chains",
+    "part_of_day",
+    "verify_chain",
+]
+
+
+def verify_chain(
+    database: Database,
+    connection: Connection,
+    chain: str,
+    policy: VerifyPolicy,
+    *,
+    mode: Mode = Full(),  # noqa: B008 (frozen)
+    checks: Mapping[str, Check] | None = None,
+) -> Verification:
+    """Verify one chain.
+
+    Args:
+        database: Where the tables are.
+        connection: One without an open transaction.
+        chain: Which chain.
+        policy: What the verifier believes.
+        mode: Which events are computed again.
+        checks: Other checks than all (for tests).
+
+    Raises:
+        PinStoreUnusable: The place of the pins cannot be read: nothing is said.
+        psycopg.Error: The database cannot be read.
+    """
+    evidence = examine(database, connection, chain, policy, mode=mode)
+    return judge(evidence, CHECKS if checks is None else checks)
+
+
+def examine(
+    database: Database, connection: Connection, chain: str, policy: VerifyPolicy, *, mode: Mode
+) -> Evidence:
+    """Read everything that is judged; arguments and exceptions are those of `verify_chain`."""
+    pinned = list_pins(policy, chain, mode)
+    with snapshot(database, connection) as cursor:
+        return load(cursor, database, policy, chain, mode=mode, pinned=pinned)
+
+
+def judge(evidence: Evidence, checks: Mapping[str, Check]) -> Verification:
+    """Let the checks look at the evidence."""
+    found = [finding for check in checks.values() for finding in check(evidence)]
+    return conclude(evidence, found)
+
+
+def known_chains(database: Database, connection: Connection, policy: VerifyPolicy) -> list[str]:
+    """The chains that the database or the pins know: one that was wiped is only among the latter.
+
+    Raises:
+        PinStoreUnusable: The place of the pins cannot be read.
+    """
+    outside: set[str] = set()
+    if policy.pins is not None:
+        keys = [entry.key for entry in policy.pins.list(f"{policy.origin}/")]
+        outside = chains_of(policy.origin, keys)
+    with snapshot(database, connection) as cursor:
+        return sorted({*chain_names(cursor, database), *outside})

@@ -1,0 +1,266 @@
+"""Checks against what stands outside of the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.statement import (
+    TrimFacts,
+    UnreadableStatement,
+    moment_of,
+    sha256_of,
+)
+from filejobs_dagster.audit.verify.registry import Finding, check, first_of
+from filejobs_dagster.audit.verify.signatures import signature_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from filejobs_dagster.audit.origin import PinName
+    from filejobs_dagster.audit.pins.read import Pinned
+    from filejobs_dagster.audit.statement import SealStatement
+    from filejobs_dagster.audit.verify.evidence import Evidence
+
+
+@check
+def pins_are_genuine(evidence: Evidence) -> Iterable[Finding]:
+    """Each pin that was read is a note of this chain, at its own place, signed as it must be."""
+    return first_of("PIN_SIG", _not_genuine(evidence))
+
+
+def _not_genuine(evidence: Evidence) -> Iterator[tuple[None, str]]:
+    if evidence.pinned is None:
+        return
+    pins = [*evidence.pinned.seals.values(), *evidence.pinned.trims.values()]
+    for pinned in pins:
+        why = _why_not_genuine(evidence, pinned) if pinned.was_read else None
+        if why is not None:
+            yield None, f"The pin {pinned.key}: {why}."
+
+
+def _why_not_genuine(evidence: Evidence, pinned: Pinned) -> str | None:
+    note, name = pinned.note, pinned.name
+    if note is None:
+        return "it is no text"
+    line = evidence.origin.line(name.incarnation)
+    if name.kind == "trim":
+        return _why_no_trim(evidence, note, name, line)
+    statement = pinned.statement
+    if statement is None or (statement.origin, statement.seal_no) != (line, name.number):
+        return "it is not the seal that its name says"
+    return signature_problem(note, name.number, evidence.policy.trusted)
+
+
+def _why_no_trim(evidence: Evidence, note: str, name: PinName, line: str) -> str | None:
+    try:
+        facts = TrimFacts.parse(text_of(note))
+    except UnreadableStatement as error:
+        return str(error)
+    if (facts.origin, facts.checkpoint_no) != (line, name.number):
+        return "it is not the checkpoint that its name says"
+    if sha256_of(note).hex() != name.sha256:
+        return "its name holds the hash of another text"
+    return signature_problem(note, facts.newest_seal_no, evidence.policy.trusted)
+
+
+@check
+def each_place_has_one_text(evidence: Evidence) -> Iterable[Finding]:
+    """No second, different text stands at a pin's place."""
+    pinned = evidence.pinned
+    pins = [] if pinned is None else [*pinned.seals.values(), *pinned.trims.values()]
+    return first_of(
+        "EQUIVOCATION",
+        (
+            (None, f"The pin {pin.key} has {pin.versions} different texts.")
+            for pin in pins
+            if pin.versions > 1
+        ),
+    )
+
+
+@check
+def no_pin_was_deleted(evidence: Evidence) -> Iterable[Finding]:
+    """Nobody put a delete marker over a pin."""
+    markers = [] if evidence.pinned is None else evidence.pinned.markers
+    return first_of(
+        "PIN_MARKER", ((None, f"Somebody deleted the pin {key} (a marker).") for key in markers)
+    )
+
+
+@check
+def seals_are_pinned(evidence: Evidence) -> Iterable[Finding]:
+    """Each seal has a pin, a young one excepted."""
+    if evidence.pinned is None:
+        return
+    missing = [
+        seal
+        for seal in evidence.seals
+        if (seal.incarnation, seal.seal_no) not in evidence.pinned.seals
+    ]
+    oldest_allowed = evidence.now - evidence.policy.pin_grace
+    late = [
+        seal for seal in missing if (moment_of(seal.sealed_at) or oldest_allowed) <= oldest_allowed
+    ]
+    yield from first_of(
+        "SEAL_UNPINNED", ((None, f"Seal {seal.seal_no} has no pin.") for seal in late)
+    )
+    if missing and not late:
+        yield Finding(
+            "SEAL_NOT_YET_PINNED",
+            f"Seal {missing[0].seal_no} is not pinned yet; it may be for "
+            f"{evidence.policy.pin_grace}.",
+            count=len(missing),
+            severity="warning",
+        )
+
+
+@check
+def seals_equal_their_pins(evidence: Evidence) -> Iterable[Finding]:
+    """The note in the table is the note that was pinned."""
+    pins = {} if evidence.pinned is None else evidence.pinned.seals
+    return first_of(
+        "SEAL_PIN_MISMATCH",
+        (
+            (seal.size, f"Seal {seal.seal_no} is not the one that was pinned.")
+            for seal in evidence.seals
+            if (pin := pins.get((seal.incarnation, seal.seal_no))) is not None
+            and pin.was_read
+            and pin.note != seal.note
+        ),
+    )
+
+
+@check
+def no_pin_is_ahead(evidence: Evidence) -> Iterable[Finding]:
+    """Every pinned seal is in the table."""
+    if evidence.pinned is None:
+        return
+    incarnation = evidence.incarnation
+    newest = max((seal.seal_no for seal in evidence.seals), default=0)
+    ahead = [
+        key
+        for key in sorted(evidence.pinned.seals)
+        if key[0] > incarnation or (key[0] == incarnation and key[1] > newest)
+    ]
+    yield from first_of(
+        "PIN_AHEAD_SEAL",
+        (
+            (None, f"Seal {number} is pinned, and the database ends at seal {newest}.")
+            for _, number in ahead
+        ),
+    )
+
+
+def _reachable(evidence: Evidence) -> Iterator[tuple[Pinned, SealStatement]]:
+    for pinned, statement in evidence.pinned_seals():
+        if evidence.computed(statement.size):
+            yield pinned, statement
+
+
+@check
+def events_reach_the_pins(evidence: Evidence) -> Iterable[Finding]:
+    """What was pinned is still there."""
+    if evidence.head is None:
+        return ()
+    return first_of(
+        "PIN_TAIL",
+        (
+            (
+                evidence.last_seq + 1,
+                f"Pin {pin.seal_no} counts {pin.size} events; they end at {evidence.last_seq}.",
+            )
+            for _, pin in _reachable(evidence)
+            if pin.size > evidence.last_seq
+        ),
+    )
+
+
+@check
+def pinned_heads_match(evidence: Evidence) -> Iterable[Finding]:
+    """The event at a pin's size has the hash that the pin names."""
+    return first_of(
+        "PIN_HEAD",
+        (
+            (pin.size, f"Event {pin.size} is not the one that the pin of seal {pin.seal_no} names.")
+            for _, pin in _reachable(evidence)
+            if pin.size <= evidence.last_seq
+            and ((found := evidence.boundaries.get(pin.size)) is None or found.hash != pin.head)
+        ),
+    )
+
+
+@check
+def pinned_roots_match(evidence: Evidence) -> Iterable[Finding]:
+    """The tree over everything up to a pin's size has the root that the pin names."""
+    return first_of(
+        "PIN_ROOT",
+        (
+            (pin.size, f"The events up to {pin.size} do not have the root that is pinned.")
+            for _, pin in _reachable(evidence)
+            if (found := evidence.boundaries.get(pin.size)) is not None and found.root != pin.root
+        ),
+    )
+
+
+@check
+def pins_are_not_older_than_their_seals(evidence: Evidence) -> Iterable[Finding]:
+    """The database's clock was not ahead of the clock of the pins' place.
+
+    A pin that came late is told as a warning: the place may have been away, or the seal's time is
+    a lie.
+    """
+    yield from first_of(
+        "PIN_TIME",
+        (
+            (None, f"Seal {pin.seal_no} says {pin.sealed_at}; its pin was stored before that.")
+            for pinned, pin in evidence.pinned_seals()
+            if pinned.stored_at is not None
+            and (moment := moment_of(pin.sealed_at)) is not None
+            and pinned.stored_at + evidence.policy.clock_tolerance < moment
+        ),
+    )
+
+    soon = max(evidence.policy.pin_grace, evidence.policy.clock_tolerance)
+    late = [
+        pin
+        for pinned, pin in evidence.pinned_seals()
+        if pinned.stored_at is not None
+        and (moment := moment_of(pin.sealed_at)) is not None
+        and pinned.stored_at - moment > soon
+    ]
+    if late:
+        yield Finding(
+            "PIN_LATE",
+            f"Seal {late[0].seal_no} says {late[0].sealed_at}; it was pinned more than {soon} "
+            "later. Until then nothing protected it.",
+            count=len(late),
+            severity="warning",
+        )
+
+
+@check
+def sealing_goes_on(evidence: Evidence) -> Iterable[Finding]:
+    """The newest pin, or the newest seal without a place for pins, is young enough."""
+    limit = evidence.policy.seal_max_age
+    if limit is None:
+        return
+    newest = _newest_moment(evidence)
+    if newest is None:
+        yield Finding("SEALING_STOPPED", "Nothing was ever sealed and pinned.")
+    elif (evidence.now - newest).total_seconds() > limit.total_seconds():
+        yield Finding(
+            "SEALING_STOPPED", f"The newest is of {newest.isoformat()}; the limit is {limit}."
+        )
+
+
+def _newest_moment(evidence: Evidence) -> datetime | None:
+    if evidence.pinned is None:
+        return moment_of(evidence.seals[-1].sealed_at) if evidence.seals else None
+    newest = evidence.newest_pin()
+    if newest is None:
+        return None
+    if newest.stored_at is not None or newest.statement is None:
+        return newest.stored_at
+    return moment_of(newest.statement.sealed_at)

@@ -1,0 +1,45 @@
+"""Checks of restored databases that somebody acknowledged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.statement import sha256_of
+from filejobs_dagster.audit.verify.registry import Finding, check, first_of
+from filejobs_dagster.audit.verify.signatures import signature_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from filejobs_dagster.audit.verify.evidence import Evidence
+
+
+@check
+def restores_are_genuine(evidence: Evidence) -> Iterable[Finding]:
+    """Each restored database was acknowledged, signed, pinned, and lost what it says."""
+    return first_of("RESTORE", _not_genuine_restores(evidence))
+
+
+def _not_genuine_restores(evidence: Evidence) -> Iterator[tuple[None, str]]:
+    numbers = [row.incarnation for row in evidence.restores]
+    if numbers != list(range(2, evidence.incarnation + 1)):
+        yield None, f"The chain is in incarnation {evidence.incarnation}; restores: {numbers}."
+    for row in evidence.restores:
+        problem = signature_problem(row.note, row.survived_seal + 1, evidence.policy.trusted)
+        if problem is not None:
+            yield None, f"Restore {row.incarnation}: {problem}."
+        if row.statement(evidence.origin).text() != text_of(row.note):
+            yield None, f"Restore {row.incarnation}: its columns are not what its note says."
+        if evidence.pinned is None:
+            continue
+        pin = evidence.pinned.restores.get((row.incarnation, sha256_of(row.note).hex()))
+        if pin is None or (pin.was_read and pin.note != row.note):
+            yield None, f"Restore {row.incarnation} is not pinned as it is."
+        lost = evidence.pinned.newest_seal(row.incarnation - 1)
+        if (
+            lost is None
+            or lost.name.number != row.lost_seal
+            or (lost.note is not None and sha256_of(lost.note) != row.lost_note)
+        ):
+            yield None, f"Restore {row.incarnation} does not name the newest pin before it."

@@ -1,0 +1,104 @@
+"""Checks of the events themselves, and of the head row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.rows import (
+    EV_BODY,
+    EV_HASH,
+    EV_LINK,
+    EV_SEQ,
+    EV_TIME,
+    all_wrong,
+    genesis,
+)
+from filejobs_dagster.audit.verify.registry import Finding, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from filejobs_dagster.audit.verify.evidence import Evidence
+
+
+@check
+def chain_exists(evidence: Evidence) -> Iterable[Finding]:
+    """A chain that is asked for, or that has seals or pins, has a head row."""
+    if evidence.head is None:
+        yield Finding(
+            "CHAIN_MISSING",
+            f"The chain {evidence.chain!r} is not in audit_chain, and it is known elsewhere.",
+        )
+
+
+@check
+def genesis_is_right(evidence: Evidence) -> Iterable[Finding]:
+    """The head row holds the genesis of its own name."""
+    if evidence.head is not None and evidence.head.genesis != genesis(evidence.chain):
+        yield Finding("GENESIS", "The genesis in audit_chain is not that of the chain's name.")
+
+
+def _wrong(evidence: Evidence, code: str, meaning: str) -> Iterable[Finding]:
+    tally = all_wrong(evidence.scans).get(code)
+    if tally is not None:
+        more = f" (and {tally.count - 1} more)" if tally.count > 1 else ""
+        yield Finding(code, f"Event {tally.first}: {meaning}{more}", tally.first, tally.count)
+
+
+@check
+def bodies_match(evidence: Evidence) -> Iterable[Finding]:
+    """Each body has the hash that stands beside it."""
+    return _wrong(evidence, EV_BODY, "its body does not match its body_hash.")
+
+
+@check
+def hashes_match(evidence: Evidence) -> Iterable[Finding]:
+    """Each event has the hash of its fields."""
+    return _wrong(evidence, EV_HASH, "its hash does not match its fields.")
+
+
+@check
+def links_hold(evidence: Evidence) -> Iterable[Finding]:
+    """Each event names the hash of the one before."""
+    return _wrong(evidence, EV_LINK, "its prev_hash is not the hash of the event before.")
+
+
+@check
+def numbers_are_dense(evidence: Evidence) -> Iterable[Finding]:
+    """No number is left out."""
+    return _wrong(evidence, EV_SEQ, "the number before it is missing.")
+
+
+@check
+def times_do_not_go_back(evidence: Evidence) -> Iterable[Finding]:
+    """No event was recorded before the one before it."""
+    return _wrong(evidence, EV_TIME, "it was recorded before the event before it.")
+
+
+@check
+def nothing_below_the_base(evidence: Evidence) -> Iterable[Finding]:
+    """What was trimmed stays away."""
+    count, first = evidence.below_base
+    if count:
+        yield Finding(
+            "EV_BELOW_CP",
+            f"{count} event(s) from {first} on stand at or below {evidence.base.seq}, up to which "
+            "the chain was trimmed.",
+            first,
+            count,
+        )
+
+
+@check
+def head_row_is_the_last_event(evidence: Evidence) -> Iterable[Finding]:
+    """The head row names the newest event."""
+    head, tail = evidence.head, evidence.tail
+    if head is None or tail is None:
+        return
+    if (head.head_seq, head.head_hash) != (tail.last.seq, tail.last.hash):
+        yield Finding(
+            "HEAD_ROW",
+            f"audit_chain names {head.head_seq} as the newest event; the newest one that is there "
+            f"is {tail.last.seq}, or has another hash.",
+            min(head.head_seq, tail.last.seq),
+        )

@@ -1,0 +1,119 @@
+"""Checks of the rows of `audit_seal`: their notes, their chain, and the events that they seal."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.statement import NOTHING_BEFORE
+from filejobs_dagster.audit.tables import read_frontier
+from filejobs_dagster.audit.verify.registry import Finding, check, first_of
+from filejobs_dagster.audit.verify.signatures import signature_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from filejobs_dagster.audit.tables import SealRow
+    from filejobs_dagster.audit.verify.evidence import Evidence
+
+
+@check
+def seals_are_signed(evidence: Evidence) -> Iterable[Finding]:
+    """Each seal is signed by a key that may sign its number."""
+    problems = (
+        (seal, signature_problem(seal.note, seal.seal_no, evidence.policy.trusted))
+        for seal in evidence.seals
+    )
+    return first_of(
+        "SEAL_SIG",
+        ((None, f"Seal {seal.seal_no}: {why}.") for seal, why in problems if why is not None),
+    )
+
+
+@check
+def seals_equal_their_notes(evidence: Evidence) -> Iterable[Finding]:
+    """The columns say what the note says, and the frontier has the root."""
+    return first_of(
+        "SEAL_FIELDS",
+        (
+            (None, f"Seal {seal.seal_no}: its columns are not what its note says.")
+            for seal in evidence.seals
+            if not _equals_note(seal, evidence)
+        ),
+    )
+
+
+def _equals_note(seal: SealRow, evidence: Evidence) -> bool:
+    frontier = read_frontier(seal.size, seal.frontier)
+    return (
+        frontier is not None
+        and frontier.root() == seal.root
+        and seal.statement(evidence.origin).text() == text_of(seal.note)
+    )
+
+
+@check
+def seals_form_a_chain(evidence: Evidence) -> Iterable[Finding]:
+    """Numbers are dense from 1, each names the one before, sizes and times do not go back."""
+    return first_of("SEAL_CHAIN", _broken_chain(evidence.seals))
+
+
+def _broken_chain(seals: list[SealRow]) -> Iterator[tuple[None, str]]:
+    if seals and (seals[0].seal_no != 1 or seals[0].prev_seal != NOTHING_BEFORE):
+        yield None, f"The first seal that is there is number {seals[0].seal_no}, not a first one."
+    for before, seal in pairwise(seals):
+        if seal.seal_no != before.seal_no + 1:
+            yield None, f"Seal {before.seal_no + 1} is missing."
+        elif seal.prev_seal != before.sha256:
+            yield None, f"Seal {seal.seal_no} does not name the note of seal {before.seal_no}."
+        elif seal.size < before.size or seal.incarnation < before.incarnation:
+            yield None, f"Seal {seal.seal_no} is smaller than seal {before.seal_no}."
+
+
+@check
+def events_reach_the_seals(evidence: Evidence) -> Iterable[Finding]:
+    """What was sealed is still there."""
+    return first_of(
+        "SEAL_TAIL",
+        (
+            (
+                evidence.last_seq + 1,
+                f"Seal {seal.seal_no} counts {seal.size} events; they end at {evidence.last_seq}.",
+            )
+            for seal in evidence.seals
+            if seal.size > evidence.last_seq and evidence.computed(seal.size)
+        ),
+    )
+
+
+def _in_reach(evidence: Evidence) -> Iterator[SealRow]:
+    for seal in evidence.seals:
+        if seal.size <= evidence.last_seq and evidence.computed(seal.size):
+            yield seal
+
+
+@check
+def sealed_heads_match(evidence: Evidence) -> Iterable[Finding]:
+    """The event at a seal's size has the hash that the seal names."""
+    return first_of(
+        "SEAL_HEAD",
+        (
+            (seal.size, f"Event {seal.size} is not the one that seal {seal.seal_no} names.")
+            for seal in _in_reach(evidence)
+            if (found := evidence.boundaries.get(seal.size)) is None or found.hash != seal.head_hash
+        ),
+    )
+
+
+@check
+def sealed_roots_match(evidence: Evidence) -> Iterable[Finding]:
+    """The tree over everything up to a seal's size has the root that the seal names."""
+    return first_of(
+        "SEAL_ROOT",
+        (
+            (seal.size, f"The events up to {seal.size} do not have the root of seal {seal.seal_no}")
+            for seal in _in_reach(evidence)
+            if (found := evidence.boundaries.get(seal.size)) is not None and found.root != seal.root
+        ),
+    )

@@ -1,0 +1,258 @@
+"""Reading the evidence: pins first, then everything in one snapshot, then pins put meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from filejobs_dagster.audit.holds import read_holds
+from filejobs_dagster.audit.merkle import EMPTY_ROOT
+from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.pins.read import PinnedChain, read_pins
+from filejobs_dagster.audit.rows import Boundary, Position, scan
+from filejobs_dagster.audit.session import server_identity, table
+from filejobs_dagster.audit.statement import TrimFacts, UnreadableStatement
+from filejobs_dagster.audit.tables import (
+    base_of,
+    read_chain,
+    read_checkpoints,
+    read_restores,
+    read_seals,
+)
+from filejobs_dagster.audit.verify.evidence import (
+    Evidence,
+    Full,
+    Rolling,
+    StrayTrim,
+    TrimEvent,
+)
+from filejobs_dagster.audit.verify.ranges import claimed_sizes, entry_of, ranges_of
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.audit.origin import Origin
+    from filejobs_dagster.audit.pins.read import Pinned
+    from filejobs_dagster.audit.tables import SealRow
+    from filejobs_dagster.audit.verify.evidence import Mode, VerifyPolicy
+    from filejobs_dagster.postgres.connect import Database
+
+MOST_LOOKS = 20
+"""So many pins are looked for one by one after the snapshot."""
+
+TRIMMED = "audit.trim"
+"""The kind of the event that names a checkpoint."""
+
+
+def list_pins(policy: VerifyPolicy, chain: str, mode: Mode) -> PinnedChain | None:
+    """Read what stands outside, before the snapshot: afterwards a new pin would look ahead.
+
+    Raises:
+        PinStoreUnusable: The place cannot be read.
+    """
+    if policy.pins is None:
+        return None
+    origin = policy.origin_of(chain)
+    if isinstance(mode, Full | Rolling):
+        return read_pins(policy.pins, origin)
+    found = read_pins(policy.pins, origin, lambda _: False)
+    since = mode.since_seal
+    newest = found.newest_seal(found.incarnation)
+    if newest is not None:
+        first = newest.name.number if since is None else min(since, newest.name.number)
+        for pinned in list(found.seals.values()):
+            if pinned.name.number >= first and not pinned.was_read:
+                _read_again(found, policy, origin, pinned)
+    for restore in list(found.restores.values()):
+        _read_again(found, policy, origin, restore)
+    return found
+
+
+def load(
+    cursor: psycopg.Cursor[TupleRow],
+    database: Database,
+    policy: VerifyPolicy,
+    chain: str,
+    *,
+    mode: Mode,
+    pinned: PinnedChain | None,
+) -> Evidence:
+    """Read one chain in the snapshot that the cursor is in.
+
+    Args:
+        cursor: In a `session.snapshot`.
+        database: Where the tables are.
+        policy: What the verifier believes.
+        chain: Which chain.
+        mode: Which events are computed again.
+        pinned: Of `list_pins`.
+
+    Raises:
+        PinStoreUnusable: A pin cannot be read.
+    """
+    origin = policy.origin_of(chain)
+    seals = read_seals(cursor, database, chain)
+    checkpoints = read_checkpoints(cursor, database, chain)
+    restores = read_restores(cursor, database, chain)
+    if pinned is not None:
+        _look_again(pinned, policy, origin, seals, [
+            origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
+            for row in checkpoints
+            if (row.incarnation, row.checkpoint_no, row.sha256.hex()) not in pinned.trims
+        ])  # fmt: skip
+    base = base_of(chain, checkpoints)
+    events = table(database, "audit_event")
+    entry = entry_of(mode, seals, restores, pinned)
+    if pinned is not None and entry is not None:
+        pin = pinned.seals[entry.incarnation, entry.seal_no]
+        if not pin.was_read:
+            _read_again(pinned, policy, origin, pin)
+    claims = claimed_sizes(seals, restores, pinned)
+    scans = [
+        scan(cursor, events, chain, start, end=end, sizes=claims)
+        for start, end in ranges_of(mode, base, seals, entry, pinned)
+    ]
+    boundaries = {base.seq: _boundary_of(base)}
+    for one_scan in scans:
+        boundaries.update(one_scan.boundaries)
+    holds, hold_events = read_holds(cursor, database, chain)
+    return Evidence(
+        chain=chain,
+        policy=policy,
+        origin=origin,
+        mode=mode,
+        now=database_now(cursor),
+        identity=server_identity(cursor),
+        head=read_chain(cursor, database, chain),
+        seals=seals,
+        checkpoints=checkpoints,
+        restores=restores,
+        base=base,
+        below_base=_below(cursor, events, chain, base.seq),
+        scans=scans,
+        boundaries=boundaries,
+        trim_events=_trim_events(cursor, events, chain),
+        holds=holds,
+        hold_events=hold_events,
+        pinned=pinned,
+        stray_trims=_stray_trims(cursor, database, policy, chain, pinned=pinned, base=base.seq,
+                                 known={row.sha256.hex() for row in checkpoints}),
+    )  # fmt: skip
+
+
+def _boundary_of(position: Position) -> Boundary:
+    if position.seq == 0:
+        return Boundary(position.hash, EMPTY_ROOT)
+    root = None if position.frontier is None else position.frontier.root()
+    return Boundary(position.hash, root)
+
+
+def _look_again(
+    pinned: PinnedChain,
+    policy: VerifyPolicy,
+    origin: Origin,
+    seals: Iterable[SealRow],
+    trim_keys: Iterable[str],
+) -> None:
+    """Look for pins that were put between the listing and the snapshot."""
+    if policy.pins is None:
+        return
+    missing = [
+        origin.seal_key(seal.incarnation, seal.seal_no)
+        for seal in seals
+        if (seal.incarnation, seal.seal_no) not in pinned.seals
+    ]
+    keys = [*missing, *trim_keys]
+    if len(keys) > MOST_LOOKS:
+        # Not what came meanwhile: somebody emptied the place. One more listing tells it all.
+        keys = [origin.prefix]
+    for key in keys:
+        later = read_pins(policy.pins, origin, under=key)
+        for pin in (*later.seals.values(), *later.trims.values()):
+            pinned.put(pin)
+
+
+def _read_again(found: PinnedChain, policy: VerifyPolicy, origin: Origin, pinned: Pinned) -> None:
+    if policy.pins is None:
+        return
+    again = read_pins(policy.pins, origin, under=pinned.key)
+    for pin in (*again.seals.values(), *again.trims.values(), *again.restores.values()):
+        found.put(pin)
+
+
+def _below(
+    cursor: psycopg.Cursor[TupleRow], events: sql.Identifier, chain: str, base: int
+) -> tuple[int, int]:
+    cursor.execute(
+        sql.SQL(
+            "SELECT count(*), coalesce(min(seq), 0) FROM {} WHERE chain_id = %s AND seq <= %s"
+        ).format(events),
+        (chain, base),
+    )
+    count, first = one(cursor)
+    return int(count), int(first)
+
+
+def _trim_events(
+    cursor: psycopg.Cursor[TupleRow], events: sql.Identifier, chain: str
+) -> list[TrimEvent]:
+    cursor.execute(
+        sql.SQL(
+            "SELECT seq, body::jsonb ->> 'checkpoint', body::jsonb ->> 'note_sha256' FROM {}"
+            " WHERE chain_id = %s AND body LIKE '%%\"audit.%%'"
+            " AND body::jsonb ->> 'kind' = %s ORDER BY seq"
+        ).format(events),
+        (chain, TRIMMED),
+    )
+    return [TrimEvent(*row) for row in cursor.fetchall()]
+
+
+def _stray_trims(
+    cursor: psycopg.Cursor[TupleRow],
+    database: Database,
+    policy: VerifyPolicy,
+    chain: str,
+    *,
+    pinned: PinnedChain | None,
+    base: int,
+    known: set[str],
+) -> list[StrayTrim]:
+    strays = []
+    for (_, _, sha256), pin in () if pinned is None else sorted(pinned.trims.items()):
+        if sha256 in known:
+            continue
+        if not pin.was_read and policy.pins is not None:
+            origin = policy.origin_of(chain)
+            again = read_pins(policy.pins, origin, under=pin.key)
+            pin = next(iter(again.trims.values()), pin)  # noqa: PLW2901 (the same pin, read)
+        strays.append(StrayTrim(pin, _missing(cursor, database, chain, pin, base)))
+    return strays
+
+
+def _missing(
+    cursor: psycopg.Cursor[TupleRow],
+    database: Database,
+    chain: str,
+    pin: Pinned,
+    base: int,
+) -> int | None:
+    try:
+        facts = TrimFacts.parse(text_of(pin.note or ""))
+    except UnreadableStatement:
+        return None
+    first = max(facts.from_seq, base + 1)
+    if first > facts.to_seq:
+        return 0
+    cursor.execute(
+        sql.SQL("SELECT count(*) FROM {} WHERE chain_id = %s AND seq BETWEEN %s AND %s").format(
+            table(database, "audit_event")
+        ),
+        (chain, first, facts.to_seq),
+    )
+    return facts.to_seq - first + 1 - int(one(cursor)[0])

@@ -1,0 +1,254 @@
+"""Places for pins: once, never twice, every version, and what they promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from filejobs_dagster.audit.origin import Origin, chains_of
+from filejobs_dagster.audit.pins.folder import FolderPins
+from filejobs_dagster.audit.pins.read import read_pins
+from filejobs_dagster.audit.pins.s3 import S3Pins
+from filejobs_dagster.audit.pins.store import Equivocation, PinEntry, PinStore, PinStoreUnusable
+from filejobs_dagster.audit.refused import TrimRefused
+from filejobs_dagster.audit.trim.archive import StoreArchive
+from filejobs_dagster.audit.verify import known_chains
+from filejobs_dagster.objects.client import make_client
+from tests.audit.world import DAY, ORIGIN
+from tests.objects.buckets import BucketForTests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
+    from tests.audit.world import World
+
+KEY = "files.example/audit/a/1/seal/000000000001.note"
+
+
+def until(days: int = 30) -> datetime:
+    return datetime.now(timezone.utc).replace(microsecond=0) + timedelta(days=days)
+
+
+@pytest.fixture
+def client(s3_server: EmbeddedS3) -> S3Client:
+    return make_client(BucketForTests(endpoint_url=s3_server.endpoint_url))
+
+
+@pytest.fixture
+def locked_bucket(client: S3Client, request: pytest.FixtureRequest) -> str:
+    name = f"pins-{abs(hash(request.node.nodeid)):x}-{datetime.now().microsecond}"  # noqa: DTZ005
+    client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    return name
+
+
+@pytest.fixture(params=["folder", "bucket", "locked bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, client: S3Client) -> PinStore:
+    if request.param == "folder":
+        return FolderPins(tmp_path / "pins")
+    name = request.getfixturevalue("bucket" if request.param == "bucket" else "locked_bucket")
+    return S3Pins(client, name, prefix="pins/")
+
+
+def test_the_first_text_stays_and_the_same_one_again_is_a_success(store: PinStore) -> None:
+    assert store.list("files.example/") == []
+    first = store.put_once(KEY, b"one\n", retain_until=until())
+    again = store.put_once(KEY, b"one\n", retain_until=until())
+    assert (first.was_there, again.was_there) == (False, True)
+    assert first.version == again.version
+    [entry] = store.list("files.example/audit/a/")
+    assert (entry.key, entry.marker) == (KEY, False)
+    assert store.get(entry).content == b"one\n"
+    assert store.list("files.example/audit/b/") == []
+
+
+def test_another_text_at_the_same_place_is_equivocation(store: PinStore) -> None:
+    store.put_once(KEY, b"one\n", retain_until=None)
+    with pytest.raises(Equivocation, match="another text"):
+        store.put_once(KEY, b"two\n", retain_until=None)
+    assert [store.get(entry).content for entry in store.list(KEY)] == [b"one\n"]
+
+
+def test_what_is_not_there_cannot_be_read(store: PinStore) -> None:
+    with pytest.raises(PinStoreUnusable):
+        store.get(PinEntry("files.example/audit/a/none.note", None, None))
+
+
+def test_only_a_locked_bucket_says_that_it_protects(store: PinStore) -> None:
+    words = store.description
+    if isinstance(store, FolderPins):
+        assert "NO PROTECTION" in words
+        assert not store.protects
+        assert store.now() is None
+        assert store.list("")[:0] == []
+    elif store.protects:
+        assert "COMPLIANCE" in words
+    else:
+        assert "no Object Lock" in words
+
+
+def test_a_folder_is_never_left_and_unfinished_files_are_no_pins(tmp_path: Path) -> None:
+    store = FolderPins(tmp_path / "pins")
+    with pytest.raises(PinStoreUnusable, match="leads out"):
+        store.put_once("../outside", b"x", retain_until=None)
+    store.put_once(KEY, b"one\n", retain_until=None)
+    (tmp_path / "pins" / KEY).with_name(".unfinished-x").write_bytes(b"half")
+    assert [entry.key for entry in store.list("")] == [KEY]
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(PinStoreUnusable, match="cannot be used"):
+        FolderPins(tmp_path / "file").put_once(KEY, b"x", retain_until=None)
+
+
+def test_a_locked_pin_says_until_when(client: S3Client, locked_bucket: str) -> None:
+    store = S3Pins(client, locked_bucket)
+    moment = until(400)
+    assert store.put_once(KEY, b"one\n", retain_until=moment).locked_until == moment
+    [entry] = store.list(KEY)
+    assert entry.stored_at is not None
+    assert abs(entry.stored_at - datetime.now(timezone.utc)) < timedelta(minutes=1)
+    assert store.get(entry).locked_until == moment
+    now = store.now()
+    assert now is not None
+    assert abs(now - datetime.now(timezone.utc)) < timedelta(minutes=1)
+
+
+def test_a_delete_marker_hides_nothing_from_the_reader(
+    client: S3Client, locked_bucket: str
+) -> None:
+    store = S3Pins(client, locked_bucket)
+    store.put_once(KEY, b"one\n", retain_until=until())
+    client.delete_object(Bucket=locked_bucket, Key=KEY)
+    # CONTROL: a simple look sees no pin any more, and would take a second text.
+    with pytest.raises(client.exceptions.NoSuchKey):
+        client.get_object(Bucket=locked_bucket, Key=KEY)
+    pinned = read_pins(store, Origin("files.example/audit", "a"))
+    assert pinned.markers == [KEY]
+    assert pinned.seals[1, 1].note == "one\n"
+    with pytest.raises(Equivocation):
+        store.put_once(KEY, b"two\n", retain_until=None)
+    assert store.put_once(KEY, b"one\n", retain_until=None).was_there
+
+
+def test_a_second_version_with_another_text_is_counted(
+    client: S3Client, locked_bucket: str
+) -> None:
+    store = S3Pins(client, locked_bucket)
+    store.put_once(KEY, b"one\n", retain_until=until())
+    client.put_object(Bucket=locked_bucket, Key=KEY, Body=b"two\n")
+    pinned = read_pins(store, Origin("files.example/audit", "a"), lambda _: False)
+    assert pinned.seals[1, 1].versions == 2
+    assert pinned.seals[1, 1].note == "one\n"
+
+
+def test_an_answer_that_was_lost_is_found_by_the_next_attempt(
+    client: S3Client, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = S3Pins(client, bucket)
+    put = client.put_object
+
+    def lose_the_answer(**request: Any) -> Any:
+        put(**request)
+        raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+
+    monkeypatch.setattr(client, "put_object", lose_the_answer)
+    with pytest.raises(PinStoreUnusable, match="store a pin"):
+        store.put_once(KEY, b"one\n", retain_until=None)
+    assert store.put_once(KEY, b"one\n", retain_until=None).was_there
+
+
+def test_two_writers_at_once_are_decided_by_the_server(
+    client: S3Client, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one comes between the look and the write: 412, and then the bytes decide."""
+    store = S3Pins(client, bucket)
+    put = client.put_object
+    others = [b"one\n"]
+
+    def another_first(**request: Any) -> Any:
+        if others:
+            put(Bucket=bucket, Key=request["Key"], Body=others.pop())
+        return put(**request)
+
+    monkeypatch.setattr(client, "put_object", another_first)
+    assert store.put_once(KEY, b"one\n", retain_until=None).was_there
+    others.append(b"theirs\n")
+    with pytest.raises(Equivocation):
+        store.put_once(KEY.replace("001", "002"), b"ours\n", retain_until=None)
+
+
+def test_a_bucket_that_is_not_there_teaches(client: S3Client) -> None:
+    store = S3Pins(client, "no-such-bucket")
+    for attempt in (
+        lambda: store.put_once(KEY, b"x", retain_until=None),
+        lambda: store.list(""),
+        store.now,
+        lambda: store.protects,
+    ):
+        with pytest.raises(PinStoreUnusable, match="NoSuchBucket"):
+            attempt()
+
+
+def test_names_of_chains_become_single_words_and_come_back() -> None:
+    for chain in ("a", "files/é", "..", ".", "a b\n", "100%"):
+        origin = Origin("files.example/audit", chain)
+        key = origin.seal_key(1, 7)
+        assert key.count("/") == "x/x/x/1/seal/7".count("/")
+        assert "\n" not in key
+        assert chains_of("files.example/audit", [key]) == {chain}
+        name = origin.read_key(key)
+        assert name is not None
+        assert (name.kind, name.incarnation, name.number) == ("seal", 1, 7)
+    assert origin.read_key("files.example/audit/100%25/1/events/x") is None
+
+
+@pytest.mark.parametrize("base", ["", "a//b", "../a", "a/..", "a b", "a+b", "a\nb", "/a", "a/"])
+def test_a_base_that_leads_elsewhere_is_refused(base: str) -> None:
+    with pytest.raises(ValueError, match="not usable"):
+        Origin(base, "a")
+
+
+def test_a_chain_is_sealed_trimmed_and_verified_with_pins_in_a_locked_bucket(
+    empty_world: World, client: S3Client, locked_bucket: str
+) -> None:
+    world = empty_world
+    world.pins = store = S3Pins(client, locked_bucket, prefix="pins/")
+    policy = replace(world.seal_policy, pin_for=400 * DAY)
+    for age in (200 * DAY, 200 * DAY, 100 * DAY):
+        world.append_in_the_past(10, age)
+        world.seal(policy=policy)
+    archive = StoreArchive(S3Pins(client, locked_bucket, prefix="pins/"), keep_for=DAY)
+    trimmed = world.trim(batch=15, pin_for=400 * DAY, archive=archive)
+    assert [batch.to_seq for batch in trimmed.batches] == [15, 20]
+    world.seal(policy=policy)
+    result = world.verify()
+    assert result.clean
+    assert result.pins is not None
+    assert "COMPLIANCE" in result.pins
+    assert known_chains(world.database, world.connection, world.verify_policy) == ["a"]
+    key = f"{ORIGIN}/a/1/seal/000000000003.note"
+    client.delete_object(Bucket=locked_bucket, Key=f"pins/{key}")
+    assert world.verify().codes == {"PIN_MARKER"}
+    client.put_object(Bucket=locked_bucket, Key=f"pins/{key}", Body=b"another text")
+    assert world.verify().codes == {"PIN_MARKER", "EQUIVOCATION"}
+    with pytest.raises(TrimRefused, match="EQUIVOCATION"):
+        world.trim()
+    versions = [entry for entry in store.list(key) if not entry.marker]
+    assert len(versions) == 2
+
+
+def test_a_pin_without_a_lock_in_a_bucket_that_locks_covers_no_trim(
+    empty_world: World, client: S3Client, locked_bucket: str
+) -> None:
+    world = empty_world
+    world.pins = S3Pins(client, locked_bucket)
+    world.append_in_the_past(10, 200 * DAY)
+    world.seal()
+    world.append(1)
+    with pytest.raises(TrimRefused, match="SEAL_UNPINNED: the pin of seal 1"):
+        world.trim()

@@ -1,0 +1,186 @@
+"""A database that was restored is recognised, refused, acknowledged, and goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from filejobs_dagster.audit.keys import generate
+from filejobs_dagster.audit.refused import RestoreRefused, SealRefused, TrimRefused
+from filejobs_dagster.audit.restore import acknowledge_restore
+from filejobs_dagster.audit.verify import Incremental, Rolling
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.migrate import migrate
+from tests.audit.test_seal import forced
+from tests.audit.world import MemoryPins, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filejobs_dagster.audit.seal import SealPolicy
+    from filejobs_dagster.audit.tables import RestoreRow
+    from filejobs_dagster.embedded.postgres import EmbeddedPostgres
+
+TABLES = ("audit_chain", "audit_event", "audit_seal", "audit_checkpoint", "audit_pin")
+
+
+def copy_tables(source: psycopg.Connection, url: str) -> None:
+    """What a dump and a restore do: the rows as they are, the function not called."""
+    with psycopg.connect(url) as target:
+        target.execute("SET session_replication_role = replica")
+        for table in TABLES:
+            with (
+                source.cursor().copy(f"COPY {table} TO STDOUT".encode()) as out,
+                target.cursor().copy(f"COPY {table} FROM STDIN".encode()) as back,
+            ):
+                for block in out:
+                    back.write(block)
+
+
+@pytest.fixture
+def restored(own_world: World, separate_postgres_server: EmbeddedPostgres) -> Iterator[World]:
+    """Another server with the state at seal 4, while the first one went on to seal 6."""
+    url = separate_postgres_server.create_database("restored")
+    migrate(url)
+    copy_tables(own_world.connection, url)
+    for _ in range(2):
+        own_world.append(5)
+        own_world.seal()
+    own_world.trim(batch=30)
+    assert own_world.verify().clean
+    database = Database(url)
+    with database.connect("tests") as connection:
+        yield replace(own_world, database=database, connection=connection)
+
+
+def acknowledge(world: World, policy: SealPolicy | None = None) -> RestoreRow:
+    return acknowledge_restore(
+        world.database, world.connection, "a", policy or world.seal_policy,
+        actor="operator", reason="disk lost, backup of 3 o'clock",
+    )  # fmt: skip
+
+
+def test_another_server_with_older_rows_is_rolled_back_and_not_tampered(restored: World) -> None:
+    result = restored.verify()
+    assert result.codes == {"PIN_AHEAD_SEAL", "PIN_TAIL"}
+    assert result.verdict == "rolled back"
+    assert not result.clean
+    assert "restored from a backup" in result.explanation
+    assert restored.verify(mode=Incremental()).verdict == "rolled back"
+    assert restored.verify(mode=Rolling(2, 1)).verdict == "rolled back"
+
+
+def test_the_same_state_on_the_same_server_is_not_excused(own_world: World) -> None:
+    own_world.append(5)
+    own_world.seal()
+    forced(own_world, "DELETE FROM audit_event WHERE seq > 100")
+    forced(own_world, "DELETE FROM audit_seal WHERE seal_no = 5")
+    forced(
+        own_world,
+        "UPDATE audit_chain SET (head_seq, head_hash) ="
+        " (SELECT seq, hash FROM audit_event WHERE seq = 100)",
+    )
+    result = own_world.verify()
+    assert result.codes == {"PIN_AHEAD_SEAL", "PIN_TAIL"}
+    assert result.verdict == "does not match"
+    assert "its newest part was removed" in result.explanation
+
+
+def test_damage_in_a_restored_database_is_not_excused(restored: World) -> None:
+    forced(restored, "UPDATE audit_event SET body = '{}' WHERE seq = 30")
+    assert restored.verify().verdict == "does not match"
+    with pytest.raises(RestoreRefused, match="does not match: EV_BODY"):
+        acknowledge(restored)
+
+
+def test_seal_and_trim_refuse_and_say_what_to_do(restored: World) -> None:
+    with pytest.raises(SealRefused, match="ROLLED_BACK: PIN_AHEAD_SEAL"):
+        restored.seal()
+    with pytest.raises(TrimRefused, match="ROLLED_BACK: PIN_AHEAD_SEAL"):
+        restored.trim()
+    restored.append(50)
+    # More events than were lost do not hide it.
+    with pytest.raises(SealRefused, match="ROLLED_BACK"):
+        restored.seal()
+
+
+def test_an_acknowledged_restore_goes_on_under_the_next_incarnation(restored: World) -> None:
+    row = acknowledge(restored)
+    assert (row.incarnation, row.survived_seal, row.survived_size) == (2, 4, 100)
+    assert (row.lost_seal, row.lost_size) == (6, 110)
+    assert restored.verify().clean
+    sealed = restored.seal()
+    assert sealed.seal_no == 5
+    assert sealed.note.startswith("files.example/audit/a@2\n")
+    assert restored.trim().events == 50
+    restored.append(3)
+    restored.seal()
+    for mode in (None, Incremental(), Rolling(2, 0), Rolling(2, 1)):
+        assert restored.verify(mode=mode).clean
+    kinds = restored.connection.execute(
+        "SELECT body::jsonb ->> 'kind' FROM audit_event WHERE seq = 101"
+    ).fetchall()
+    assert kinds == [("audit.restore",)]
+    # What was lost stays where it was pinned.
+    assert any("/1/seal/000000000006" in key for key in restored.pins.objects)
+    with pytest.raises(RestoreRefused, match="NOT_ROLLED_BACK"):
+        acknowledge(restored)
+
+
+def test_a_restore_that_nobody_signed_or_pinned_is_found(restored: World) -> None:
+    acknowledge(restored)
+    pins = restored.pins.copy()
+    [key] = [one for one in pins.objects if "restore" in one]
+    del pins.objects[key]
+    policy = replace(restored.verify_policy, pins=pins)
+    assert restored.verify(policy=policy).codes == {"RESTORE"}
+    forced(restored, "UPDATE audit_restore SET lost_size = 100")
+    assert restored.verify().codes == {"RESTORE"}
+    forced(restored, "DELETE FROM audit_restore")
+    assert "RESTORE" in restored.verify().codes
+
+
+def test_a_restore_that_dies_after_its_pin_is_acknowledged_again(
+    restored: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from filejobs_dagster.audit import restore  # noqa: PLC0415 (only to interrupt it)
+
+    def die(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "append", die)
+        with pytest.raises(InterruptedError):
+            acknowledge(restored)
+    assert restored.verify().verdict == "rolled back"
+    acknowledge(restored)
+    assert restored.verify().clean
+    assert sum("restore" in key for key in restored.pins.objects) == 2
+
+
+def test_nothing_is_acknowledged_without_reason(own_world: World) -> None:
+    with pytest.raises(RestoreRefused, match="NOT_ROLLED_BACK"):
+        acknowledge(own_world)
+    blind = replace(own_world.seal_policy, verify=replace(own_world.verify_policy, pins=None))
+    with pytest.raises(RestoreRefused, match="SEAL_UNPINNED"):
+        acknowledge(own_world, blind)
+    forced(own_world, "UPDATE audit_event SET body = '{}' WHERE seq = 30")
+    with pytest.raises(RestoreRefused, match="VERIFY_FAILED"):
+        acknowledge(own_world)
+
+
+def test_a_key_that_nobody_believes_acknowledges_nothing(restored: World) -> None:
+    with pytest.raises(RestoreRefused, match="KEY_UNKNOWN"):
+        acknowledge(restored, replace(restored.seal_policy, signers=(generate("x"),)))
+
+
+def test_a_dump_and_a_restore_change_no_hash(restored: World) -> None:
+    """CONTROL of the fixture: without pins ahead the copy is as good as the original."""
+    forced(restored, "UPDATE audit_chain SET incarnation = 1")
+    older = MemoryPins(
+        {k: v for k, v in restored.pins.objects.items() if "seal" in k and k[-6] in "1234"}
+    )
+    assert restored.verify(policy=replace(restored.verify_policy, pins=older)).clean
