@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.ledger.standing import Expectation
+from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ def expectations(
         settings: The operator's file. `allow_live: false` does not turn a live job into a dry one:
             what was asked for is still missing.
         thresholds: Given with the call; each wins over the settings. A job that the settings do
-            not have is expected to sweep: only live runs count for it.
+            not have is expected to sweep: only live runs count for it, where it has any.
     """
     given = dict(thresholds or {})
     asked = [
@@ -41,6 +42,11 @@ def expectations(
         for expectation in asked
     ]
     return asked + [
-        Expectation(job=name, configured=True, mode="live", stale_after=threshold)
+        Expectation(
+            job=name,
+            configured=True,
+            mode="dry" if BY_NAME[name].read_only else "live",
+            stale_after=threshold,
+        )
         for name, threshold in given.items()
     ]

@@ -21,6 +21,8 @@ class RegisteredJob:
         partitioned: True when its items become collectable at a moment, so that a backfill can
             take one day of them.
         deletes_bytes: True when it deletes bytes and therefore needs a bucket.
+        read_only: True when it changes nothing in any mode: it has no live runs, and a dry one
+            has done all of it.
     """
 
     name: str
@@ -28,6 +30,7 @@ class RegisteredJob:
     built: bool = False
     partitioned: bool = False
     deletes_bytes: bool = False
+    read_only: bool = False
 
 
 JOBS: tuple[RegisteredJob, ...] = (
@@ -41,6 +44,7 @@ JOBS: tuple[RegisteredJob, ...] = (
     RegisteredJob(
         "storage_orphans",
         "Removes objects in an owned prefix that no source references.",
+        built=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
@@ -61,9 +65,18 @@ JOBS: tuple[RegisteredJob, ...] = (
         deletes_bytes=True,
     ),
     RegisteredJob("table_retention", "Removes rows of declared tables by declared rules."),
-    RegisteredJob("audit_trim", "Cuts a sealed and pinned prefix of the audit log."),
-    RegisteredJob("audit_seal", "States where each audit chain has reached, and pins it outside."),
-    RegisteredJob("audit_verify", "Verifies the audit chains against seals and pins."),
+    RegisteredJob("audit_trim", "Cuts a sealed and pinned prefix of the audit log.", built=True),
+    RegisteredJob(
+        "audit_seal",
+        "States where each audit chain has reached, and pins it outside.",
+        built=True,
+    ),
+    RegisteredJob(
+        "audit_verify",
+        "Verifies the audit chains against seals and pins.",
+        built=True,
+        read_only=True,
+    ),
     RegisteredJob("run_history", "Removes old run records from Dagster's own storage."),
 )
 

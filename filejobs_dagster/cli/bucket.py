@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -17,6 +14,7 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation
 from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.output import console, print_error, print_json, print_table
+from filejobs_dagster.cli.who import who
 from filejobs_dagster.ledger.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ def adopt(
     entry = _entry(settings, bucket)
     with _place(settings, entry, invocation) as place:
         try:
-            adopted = write(place, by=_who(), again=reason if again else None)
+            adopted = write(place, by=who(), again=reason if again else None)
         except AdoptionRefused as error:
             _refuse(error, invocation)
     typer.echo(
@@ -194,14 +192,6 @@ def _place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[P
     database = Database.of(settings.database)
     with database.connect("bucket") as connection:
         yield Place.of(settings, bucket, client, database, connection)
-
-
-def _who() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container whose user id has no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _refuse(error: Exception, invocation: Invocation) -> NoReturn:

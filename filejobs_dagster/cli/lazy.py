@@ -106,9 +106,14 @@ def _load(name: str, place: str) -> Any:
         found = alone
     command = typer.main.get_command(found)
     command.name = name
-    for each in (command, *getattr(command, "commands", {}).values()):
-        each.help = reflowed(each.help or "")
+    _reflow(command)
     return command
+
+
+def _reflow(command: Any) -> None:
+    command.help = reflowed(command.help or "")
+    for each in getattr(command, "commands", {}).values():
+        _reflow(each)
 
 
 def reflowed(text: str) -> str:

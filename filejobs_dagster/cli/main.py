@@ -25,6 +25,8 @@ class Commands(LazyGroup):
         "doctor": "filejobs_dagster.cli.doctor:doctor",
         "bucket": "filejobs_dagster.cli.bucket:app",
         "apply": "filejobs_dagster.cli.apply:apply",
+        "verify": "filejobs_dagster.cli.verify:verify",
+        "audit": "filejobs_dagster.cli.audit:app",
         "status": "filejobs_dagster.cli.status:status",
         "runs": "filejobs_dagster.cli.runs:runs",
         "mirror": "filejobs_dagster.cli.mirror:mirror",
@@ -53,8 +55,10 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?
   filejobs apply REPORT     remove the orphans of a list that somebody has reviewed
+  filejobs verify           was the audit log changed?
+  filejobs audit show FILE  what happened to one file?
 
-[bold]Exit codes[/bold] (status --check has its own)
+[bold]Exit codes[/bold] (status --check and verify have their own)
   0    done
   1    refused or failed, with the reason on standard error
   64   called wrongly

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dateutil.parser import isoparse
 
 from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -288,7 +288,8 @@ def _healthy(
 ) -> tuple[Word, Severity, str]:
     if behind:
         return "behind", "warning", _left(success, now)
-    return ("ok (dry)" if expected.mode == "dry" else "ok"), "ok", _fine(expected, success)
+    only_reports = expected.mode == "dry" and not BY_NAME[expected.job].read_only
+    return ("ok (dry)" if only_reports else "ok"), "ok", _fine(expected, success)
 
 
 def _never(expected: Expectation) -> str:
@@ -339,6 +340,9 @@ def _left(success: RunSummary, now: datetime) -> str:
 
 def _fine(expected: Expectation, success: RunSummary) -> str:
     acted = "unknown" if success.acted is None else f"{success.acted:,}"
+    if BY_NAME[expected.job].read_only:
+        scanned = "unknown" if success.scanned is None else f"{success.scanned:,}"
+        return f"last run looked at {scanned} and found nothing wrong"
     if expected.mode == "dry":
         return "runs dry, as the settings say: it reports and collects nothing"
     left = _still_left(success)

@@ -147,7 +147,7 @@ class PlaceSettings(Section):
 
 
 class AuditSettings(Section):
-    """How the audit chains are sealed, pinned, verified and trimmed."""
+    """Who signs, who is believed, where copies stand, and how long events are kept."""
 
     origin: OriginName | None = Field(
         default=None,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "status", "runs", "mirror",
-    "settings",
+    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "verify", "audit", "status",
+    "runs", "mirror", "settings",
 )  # fmt: skip
 
 IMPORTED = """
@@ -48,7 +48,7 @@ def test_help_lists_every_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_each_command_teaches_examples_and_exit_codes(command: str) -> None:
-    below = {"settings": ["check"], "bucket": ["adopt"]}
+    below = {"settings": ["check"], "bucket": ["adopt"], "audit": ["show"]}
     inner = [command, *below.get(command, [])]
     said = CliRunner().invoke(app, [*inner, "--help"])
     assert said.exit_code == 0

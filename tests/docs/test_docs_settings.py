@@ -48,13 +48,13 @@ def test_every_settings_file_of_a_page_loads(block: Block, tmp_path: Path) -> No
 def test_the_settings_for_production_load() -> None:
     path = EXAMPLES / "filejobs.production.yaml"
     settings = load_settings(path, _environment(path.read_text(encoding="utf-8")))
-    assert set(settings.jobs) == {"upload_reservations"}
+    assert set(settings.jobs) == {"upload_reservations", "storage_orphans"}
     assert settings.bucket_of("upload_reservations")[0] == "uploads"
 
 
 def test_the_settings_for_production_show_every_key_that_is_not_an_alternative() -> None:
     shown = set(_keys_of(yaml.safe_load((EXAMPLES / "filejobs.production.yaml").read_text())))
-    assert {name for name, _ in _properties()} - shown == {"by_hand"}
+    assert {name for name, _ in _properties()} - shown == {"by_hand", "prefix"}
 
 
 def test_the_page_has_a_row_for_every_key_of_the_schema() -> None:

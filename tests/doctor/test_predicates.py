@@ -68,6 +68,73 @@ def test_a_sub_query_repeats_only_where_it_locks_the_rows_of_the_table(
     assert unrepeated(CANDIDATES, SUBQUERY.format(table=table, lock=lock)) == missing
 
 
+LOCKED = (
+    "(select {column} from documents where status = 'reserved' and tries > 3 and expires_at < $2"
+    " for {lock} skip locked)"
+)
+BY_ID = LOCKED.format(column="id", lock="update")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        f"id = any($1) and id in {BY_ID}",
+        f"id = any($1) and id = any({BY_ID})",
+        f"id = any($1) and id = any(array{BY_ID})",
+        f"id = any($1) and ctid in {LOCKED.format(column='ctid', lock='no key update')}",
+        f"id = any($1) and id in {LOCKED.format(column='id', lock='share')}",
+    ],
+)
+def test_locked_rows_whose_ids_the_claim_takes_repeat_the_predicates(where: str) -> None:
+    claim = f"delete from documents where {where} returning storage_key"
+    assert unrepeated(CANDIDATES, claim) == []
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        f"id = any($1) and exists {BY_ID}",
+        f"id = any($1) and id not in {BY_ID}",
+        f"id = any($1) or id in {BY_ID}",
+        f"id = any($1) and owner in {LOCKED.format(column='owner', lock='update')}",
+        # A client may change the state of a row whose key alone is held.
+        f"id = any($1) and id in {LOCKED.format(column='id', lock='key share')}",
+    ],
+)
+def test_locked_rows_that_do_not_cut_what_is_claimed_repeat_nothing(where: str) -> None:
+    claim = f"delete from documents where {where} returning storage_key"
+    assert unrepeated(CANDIDATES, claim) == [STATUS, TRIES, DUE]
+
+
+@pytest.mark.parametrize(
+    ("where", "missing"),
+    [
+        ("x.id = won.id", []),
+        ("x.id in (select id from won)", []),
+        ("x.id = any($1)", [STATUS, TRIES, DUE]),
+        ("x.id = any($1) and won.id = won.id", [STATUS, TRIES, DUE]),
+        ("x.owner = won.id", [STATUS, TRIES, DUE]),
+    ],
+)
+def test_rows_that_are_locked_in_a_with_count_where_the_claim_takes_their_ids(
+    where: str, missing: list[str]
+) -> None:
+    claim = (
+        f"with won as {BY_ID} delete from documents as x using won where {where}"
+        " returning x.storage_key"
+    )
+    assert unrepeated(CANDIDATES, claim) == missing
+
+
+def test_a_predicate_about_another_row_of_the_table_repeats_nothing() -> None:
+    claim = (
+        "update documents as d set status = 'expired' from documents as x where x.id = d.id"
+        " and d.id = any($1) and x.status = 'reserved' and x.tries > 3 and x.expires_at < $2"
+        " returning d.storage_key"
+    )
+    assert unrepeated(CANDIDATES, claim) == [STATUS, TRIES, DUE]
+
+
 def test_not_exists_is_recognised_whatever_its_tables_are_called() -> None:
     claim = (
         "delete from blobs as blob where id = any($1) and created_at at time zone 'UTC' < $2"
@@ -99,11 +166,24 @@ def test_predicates_of_joins_and_of_sub_queries_in_from_count_too() -> None:
         "select id, k, due from a union all select id, k, due from b",
         "select id, k, max(due) from a group by id, k",
         "select distinct id, k, due from a",
+        "select id, k, due from (select * from a where x union select * from a) as both_of_them",
+        # Predicates that nobody can see from here.
+        "select id, k, due from expired_ones",
+        "select id, k, due from expired_ones()",
+        "select a.id, a.k, a.due from a natural join b",
+        "select a.id, a.k, a.due from a join (select id from b where closed) as b on b.id = a.b",
+        "select a.id, a.k, a.due from a, lateral (select from b where b.id = a.b and closed) as b",
+        "select a.id, a.k, a.due from a join a as other on other.id = a.parent where other.closed",
     ],
 )
 def test_what_has_no_list_of_predicates_is_not_compared(candidates: str) -> None:
     with pytest.raises(NotComparable):
         unrepeated(candidates, "delete from a where id = any($1) and due < $2 returning k")
+
+
+def test_a_predicate_that_is_always_true_needs_no_repetition() -> None:
+    claim = "delete from a where id = any($1) and due < $2 returning k"
+    assert unrepeated("select id, k, due from a where true", claim) == []
 
 
 def test_the_index_is_in_the_order_of_the_candidates_and_as_partial_as_they_are() -> None:
@@ -122,6 +202,7 @@ def test_a_claim_waits_for_locks_unless_it_skips_them() -> None:
     assert waits_for_locks("delete from a where id = any($1) returning k")
     assert waits_for_locks(SUBQUERY.format(table="documents", lock="for update"))
     assert not waits_for_locks(SUBQUERY.format(table="documents", lock="for update skip locked"))
+    assert waits_for_locks(SUBQUERY.format(table="documents", lock="for key share skip locked"))
 
 
 @pytest.mark.parametrize(

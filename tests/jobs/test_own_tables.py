@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,13 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
+from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.jobs.upload_reservations.source import SourceRefused
+from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.settings import reservation_source
+from tests.installation import NOW
 from tests.jobs.conftest import Collector
 from tests.own_tables import HOUR, OwnTables, example, keys_of, schema
 from tests.postgres.backends import is_waiting, wait_until
@@ -297,6 +303,105 @@ def test_an_audit_statement_that_fails_rolls_back_the_claim(
     assert documents.statuses()["files/1"] == "reserved"
     assert documents.has_object("files/1")
     assert documents.events() == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("length", "collected", "refused"),
+    # One event that does not fit; and a statement that fits no event.
+    [(12, 2, 1), (1, 0, 3)],
+)
+def test_a_value_that_the_audit_table_cannot_hold_refuses_its_row_and_no_other(
+    documents: OwnTables, collect: Collector, length: int, collected: int, refused: int
+) -> None:
+    documents.create(f"ALTER TABLE audit_log ALTER COLUMN storage_key TYPE varchar({length})")
+    keys = ["files/0", "files/a-long-name", "files/2"]
+    for key in keys:
+        documents.document_row(key)
+
+    outcome = collect()
+
+    assert (outcome.acted, outcome.detail["classes"]["claim refused"]) == (collected, refused)
+    assert outcome.ok is bool(collected)
+    assert outcome.ok or "constraints" in str(outcome.error)
+    assert documents.statuses()["files/a-long-name"] == "reserved"
+    assert {"files/kept", "files/a-long-name"} <= documents.keys()
+    assert "too long" in outcome.detail["samples"]["claim refused"][0]
+
+
+@BOTH
+def test_a_statement_that_the_server_refuses_in_the_middle_is_named_and_rolled_back(
+    documents: OwnTables, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents.document_row("files/1")
+    between_select_and_claim(
+        monkeypatch, lambda: documents.app("ALTER TABLE audit_log DROP COLUMN run_id")
+    )
+
+    outcome = collect()
+
+    assert not outcome.ok
+    assert "PostgreSQL refuses audit of source 'documents'" in str(outcome.error)
+    assert "rolled back" in str(outcome.error)
+    assert documents.statuses()["files/1"] == "reserved"
+    assert documents.keys() == {"files/kept", "files/1"}
+
+
+def test_a_candidate_query_that_takes_too_long_is_named(documents: OwnTables) -> None:
+    candidates = documents.document["jobs"]["upload_reservations"]["source"]["candidates"]
+    documents.source(candidates=f"{candidates} and pg_sleep(5) is not null")
+    documents.document_row("files/1")
+    database = replace(documents.database, statement_timeout=timedelta(milliseconds=200))
+    settings = reservation_source(documents.settings())
+    assert settings is not None
+
+    with (
+        database.connect("test") as connection,
+        pytest.raises(SourceRefused, match=r"candidates of source 'documents'.*statement_timeout"),
+    ):
+        OperatorTable(settings, database, connection).read(None, BEGINNING, NOW, 10)
+
+
+LEAVES_THE_STATE = TAKE.replace("'expired'", "status") + "storage_key"
+
+
+@BOTH
+def test_a_claim_that_leaves_its_rows_candidates_is_rolled_back(
+    documents: OwnTables, collect: Collector
+) -> None:
+    documents.source(claim=LEAVES_THE_STATE)
+    documents.document["buckets"]["uploads"]["sources"][0]["sql"] = (
+        "select storage_key from public.documents where status = 'complete'"
+    )
+    documents.document_row("files/1")
+
+    outcome = collect()
+
+    assert not outcome.ok
+    assert "leaves 1 of 1 rows candidates" in str(outcome.error)
+    assert documents.statuses()["files/1"] == "reserved"
+    assert documents.keys() == {"files/kept", "files/1"}
+    assert documents.app("SELECT 1 FROM audit_log") == []
+    assert documents.events("objects.delete.intent") == []
+
+
+def test_control_without_that_look_the_client_completes_an_upload_without_bytes(
+    documents: OwnTables, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OperatorTable, "_require_none_left", lambda *_: None)
+    documents.source(claim=LEAVES_THE_STATE)
+    documents.document["buckets"]["uploads"]["sources"][0]["sql"] = (
+        "select storage_key from public.documents where status = 'complete'"
+    )
+    documents.document_row("files/1")
+
+    collect()
+    documents.app(
+        "UPDATE documents SET status = 'complete', expires_at = NULL WHERE status = 'reserved'"
+    )
+
+    assert documents.statuses()["files/1"] == "complete"
+    assert documents.keys() == {"files/kept"}
 
 
 def test_rows_that_share_a_key_are_told_apart_and_the_bytes_stay_while_one_is_left(

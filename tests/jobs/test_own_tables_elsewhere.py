@@ -213,6 +213,25 @@ def test_a_database_that_cannot_be_reached_fails_the_run_and_shows_no_password(
     assert reserved(documents) == 4
 
 
+@pytest.mark.parametrize("moment", ["read", "claiming"])
+def test_the_database_that_breaks_away_in_the_middle_is_named(
+    documents: OwnTables, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    inner = getattr(OperatorTable, moment)
+
+    def cut_off_then(self: OperatorTable, *arguments: Any) -> Any:
+        pid = self._connection.info.backend_pid
+        documents.app("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(OperatorTable, moment, cut_off_then)
+    outcome = collector(documents)()
+
+    assert not outcome.ok
+    assert "the database of source 'documents', broke" in str(outcome.error)
+    assert (reserved(documents), len(documents.keys())) == (4, 5)
+
+
 def test_a_standby_is_refused_before_anything_is_claimed(
     documents: OwnTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

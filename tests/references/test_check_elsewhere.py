@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 from filejobs_dagster.settings import OtherDatabase, Secret, SourceSettings
 from tests.postgres.backends import terminate
@@ -101,6 +102,8 @@ def test_a_source_elsewhere_that_cannot_answer_raises_and_shows_no_password(
     ):
         references.named(["files/1"])
     assert "hunter2" not in str(raised.value)
+    told = sanitize_exception(raised.value)
+    assert told.count("Could not connect") == (1 if what == "away" else 0), told
 
 
 # Values that are not keys yet --------------------------------------------------------------------

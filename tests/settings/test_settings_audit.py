@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import BaseModel
 
 from filejobs_dagster.audit.keys import Ed25519Signer, private_text
 from filejobs_dagster.settings import (
@@ -24,6 +23,8 @@ from filejobs_dagster.settings import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pydantic import BaseModel
 
     from filejobs_dagster.settings import Loaded
 
@@ -178,7 +179,7 @@ MISTAKES = [
         "longer than retention",
         "shortest",
     ),
-    ("audit: {retention: 400}", "audit.retention", "400", "unit"),
+    ("audit: {retention: 400}", "audit.retention", "400 has no unit", "write 400s"),
     (
         "audit: {pins: {folder: /p}}\njobs: {audit_trim: {by_hand: true}}",
         "audit.retention",

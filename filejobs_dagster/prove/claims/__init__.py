@@ -9,9 +9,11 @@ from filejobs_dagster.prove.claims import (
     bytes_before_commit,
     completed_upload,
     dry_runs,
+    half_a_source,
     never_run,
     null_counts,
     one_record,
+    orphan_referenced,
 )
 
 if TYPE_CHECKING:
@@ -25,4 +27,6 @@ CLAIMS: list[Claim] = [
     null_counts.CLAIM,
     one_record.CLAIM,
     audit_fork.CLAIM,
+    orphan_referenced.CLAIM,
+    half_a_source.CLAIM,
 ]

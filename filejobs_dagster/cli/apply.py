@@ -1,0 +1,110 @@
+"""`filejobs apply`: removes what a reviewed list and a fresh check agree on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation, refuse
+from filejobs_dagster.cli.mirror import HOME_VARIABLE
+from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+
+if TYPE_CHECKING:
+    from filejobs_dagster.settings import Loaded
+
+JOB = "storage_orphans"
+SCHEME = "s3://"
+
+
+def apply(
+    context: typer.Context,
+    report: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPORT",
+            help="A list that a run wrote and somebody has reviewed: a file, or s3://BUCKET/KEY.",
+            show_default=False,
+        ),
+    ],
+    live: Annotated[
+        bool, typer.Option("--live", help="Remove. Without it the run only says what it would do.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Most objects to remove.", show_default=False),
+    ] = None,
+) -> None:
+    """Run storage_orphans on what a reviewed list says to remove, and on nothing else.
+
+    The run lists the bucket and reads all references as any other does. It removes an object only
+    when the list says `remove`, when the object is the one that the list names (ETag, size, time),
+    when it is an orphan still, and when an earlier run saw it long enough ago: the run that wrote
+    the list counts. Breakers, the bucket's marker and every check before a deletion stay in force.
+    A list of another bucket, of another installation, of other rules or from weeks ago is refused.
+
+    It runs in this process, as `dagster job execute` would, on the instance of DAGSTER_HOME.
+    Without that the run is recorded by `filejobs mirror`.
+
+    [bold]Examples[/bold]
+      filejobs apply /var/lib/filejobs/reports/storage_orphans-20250101T030000Z-1a2b3c4d.csv
+      filejobs apply reviewed.csv --live --limit 500
+
+    [bold]Exit codes[/bold]
+      0  done, or nothing was to be done
+      1  refused or failed; the message says why, and what was removed before
+    """
+    invocation = Invocation.of(context)
+    loaded = invocation.read()
+    if loaded.settings is None:
+        refuse(loaded, exits.FAILED)
+    where = report if report.startswith(SCHEME) else str(Path(report).resolve())
+    config: dict[str, Any] = {"dry_run": not live, "reviewed": where}
+    if limit is not None:
+        config["limit"] = limit
+    error, facts = _run(loaded, config, invocation)
+    if error is not None:
+        print_error(sanitize(error, known=invocation.secrets))
+        raise typer.Exit(exits.FAILED)
+    _tell(facts, live=live)
+
+
+def _run(
+    loaded: Loaded, config: dict[str, Any], invocation: Invocation
+) -> tuple[str | None, dict[str, Any]]:
+    """Execute the job in this process; what went wrong, and what its page shows."""
+    import dagster as dg  # noqa: PLC0415 (seconds, which --help should not take)
+
+    from filejobs_dagster.orchestration.by_hand import execute_here  # noqa: PLC0415
+
+    invocation.hide(os.environ.get("FILEJOBS_DAGSTER_URL", ""))
+    at_home = bool(os.environ.get(HOME_VARIABLE, "").strip())
+    if not at_home:
+        print_error(
+            f"{HOME_VARIABLE} is not set, so Dagster keeps nothing of this run. `filejobs mirror` "
+            "records it."
+        )
+    try:
+        opened = dg.DagsterInstance.get() if at_home else dg.DagsterInstance.ephemeral()
+    except Exception as error:
+        said = sanitize_exception(error, known=invocation.secrets)
+        print_error(
+            f"Dagster's instance could not be opened ({said}). Check that {HOME_VARIABLE} is the "
+            "absolute path of the directory with dagster.yaml. Nothing was done."
+        )
+        raise typer.Exit(exits.FAILED) from error
+    with opened as instance:
+        return execute_here(instance, loaded, JOB, config)
+
+
+def _tell(facts: dict[str, Any], *, live: bool) -> None:
+    if live:
+        acted, freed = facts.get("acted", 0), facts.get("bytes_freed", 0)
+        typer.echo(f"removed {acted:,} objects, {freed:,} bytes freed")
+    else:
+        typer.echo(f"would remove {facts.get('would_collect', 0):,} objects; --live removes them")
+    typer.echo(str(facts.get("explained", "")))

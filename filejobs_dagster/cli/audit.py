@@ -1,0 +1,359 @@
+"""`filejobs audit`: the events of a file, legal holds, keys, and a restored database."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from filejobs_dagster.audit.append import COLLECTORS_CHAIN
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli.lazy import help_when_alone
+from filejobs_dagster.cli.output import console, print_error, print_json, print_table
+from filejobs_dagster.cli.who import who
+from filejobs_dagster.cli.words import instant
+from filejobs_dagster.ledger.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from filejobs_dagster.audit.history import FileEvent
+
+app = typer.Typer(
+    help="Looks into the audit chains, and keeps parts of them from being trimmed.",
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+hold = typer.Typer(
+    help="Legal holds: nothing from an event on is trimmed until the hold is released.",
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+app.add_typer(hold, name="hold")
+
+Chain = Annotated[
+    str, typer.Option("--chain", metavar="NAME", help="Which chain.")
+]  # fmt: skip
+
+
+class Format(str, Enum):
+    """How something is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.callback(invoke_without_command=True)
+def _audit(context: typer.Context) -> None:
+    help_when_alone(context)
+
+
+@hold.callback(invoke_without_command=True)
+def _hold(context: typer.Context) -> None:
+    help_when_alone(context)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="The file's id, or its key.", show_default=False),
+    ],
+    output: Annotated[
+        Format, typer.Option("--format", help="table for people, json for programs.")
+    ] = Format.TABLE,
+) -> None:
+    """Tell the events of one file in words, with the seal and the pin that cover each.
+
+    Looks into every chain for events that name the file's id (`file_id`), and for the deletions
+    that name its key. What was trimmed is not found here. It reads, and verifies nothing: that is
+    `filejobs verify`. The role needs SELECT on audit_event.
+
+    [bold]Examples[/bold]
+      filejobs audit show 0b3c5a1e-8f0e-4c55-9f0b-0c2d8f1f6a77
+      filejobs audit show files/2025/report.pdf --format json
+
+    [bold]Exit codes[/bold]
+      0   shown
+      1   no event names the file, or it could not be read
+    """
+    from filejobs_dagster.audit.history import events_of_file  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    settings = Invocation.of(context).require()
+    database = Database.of(settings.database)
+    with (
+        database.connect("audit show") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        events = events_of_file(cursor, database, file)
+    if output is Format.JSON:
+        print_json({"file": file, "events": [_document(event) for event in events]})
+    if not events:
+        print_error(
+            f"No event names {file!r}. It may never have been told of, or have been trimmed; an "
+            "archive of trimmed events is not looked into."
+        )
+        raise typer.Exit(exits.FAILED)
+    if output is Format.TABLE:
+        from filejobs_dagster.cli.audit_words import told  # noqa: PLC0415
+
+        out = console()
+        for event in events:
+            for line in told(event):
+                out.print(line)
+
+
+def _document(event: FileEvent) -> dict[str, object]:
+    return {
+        "chain": event.chain,
+        "seq": event.seq,
+        "recorded_at": instant(event.recorded_at),
+        "kind": event.kind,
+        "body": event.body,
+        "seal": event.seal_no,
+        "sealed_at": instant(event.sealed_at),
+        "pin": event.pin,
+        "pinned_at": instant(event.pinned_at),
+    }
+
+
+@app.command()
+def keygen(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The key's name in signatures, such as acme-production/audit; no + and no space.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Print a new key pair for seals. It is stored nowhere.
+
+    The first line is the private key: put it into the variable that `audit.signing_key` names, or
+    into a file with mode 0600 that `audit.key_file` names, where audit_seal runs and nowhere else.
+    The second is the public key, for `audit.public_keys` of whoever verifies.
+
+    [bold]Example[/bold]
+      filejobs audit keygen acme-production/audit
+
+    [bold]Exit codes[/bold]
+      0   printed
+      1   no key can have this name
+    """
+    from filejobs_dagster.audit.keys import UnusableKey, generate, private_text  # noqa: PLC0415
+
+    try:
+        signer = generate(name)
+    except UnusableKey as error:
+        _refuse(str(error))
+    typer.echo(private_text(signer))
+    typer.echo(str(signer.verifier))
+    print_error(
+        "The first line is the private key, a secret that is stored nowhere; the second is the "
+        "public key, for audit.public_keys."
+    )
+
+
+@app.command()
+def restore(
+    context: typer.Context,
+    reason: Annotated[
+        str,
+        typer.Option(
+            "--reason",
+            metavar="TEXT",
+            help="What happened; goes into note and chain.",
+            show_default=False,
+        ),
+    ],
+    chain: Chain = COLLECTORS_CHAIN,
+) -> None:
+    """Acknowledge that the database was restored from a backup, so that its chain goes on.
+
+    For ROLLED_BACK alone: the pins count more than the database has, and nothing else is wrong.
+    The whole chain is verified first. A signed note names what survived and what was lost, and is
+    pinned; the chain goes on under the next incarnation. The pins of what was lost stay where they
+    are. It writes: call it once, with the key that seals, when you know that it was a restore.
+
+    [bold]Example[/bold]
+      filejobs audit restore --reason 'disk lost on 3 May, restored from the backup of 02:00'
+
+    [bold]Exit codes[/bold]
+      0   acknowledged
+      1   refused, with the code; nothing was written
+    """
+    from filejobs_dagster.audit.keys import UnusableKey  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.audit.pins.store import Equivocation, PinStoreUnusable  # noqa: PLC0415
+    from filejobs_dagster.audit.refused import RestoreRefused  # noqa: PLC0415
+    from filejobs_dagster.audit.restore import acknowledge_restore  # noqa: PLC0415
+    from filejobs_dagster.jobs.audit_setup import seal_policy  # noqa: PLC0415
+    from filejobs_dagster.objects.errors import BucketUnavailable  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    if not reason.strip():
+        raise typer.BadParameter("say what happened, for the audit log", param_hint="--reason")
+    invocation = Invocation.of(context)
+    settings = invocation.require()
+    database = Database.of(settings.database)
+    try:
+        policy = seal_policy(settings)
+        with database.connect("audit restore") as connection:
+            row = acknowledge_restore(
+                database, connection, chain, policy, actor=who(), reason=reason
+            )
+    except (
+        RestoreRefused, Equivocation, PinStoreUnusable, BucketUnavailable, UnusableKey,
+    ) as error:  # fmt: skip
+        _refuse(str(error), invocation)
+    typer.echo(
+        f"The chain {chain} goes on as incarnation {row.incarnation}. It has "
+        f"{row.survived_size:,} events; the newest pin counted {row.lost_size:,} (seal "
+        f"{row.lost_seal}). Seal it now."
+    )
+
+
+@hold.command("set")
+def set_(
+    context: typer.Context,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, in words.", show_default=False)
+    ],
+    chain: Chain = COLLECTORS_CHAIN,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", metavar="ID", help="Hold this file's events.", show_default=False),
+    ] = None,
+    from_seq: Annotated[
+        int | None,
+        typer.Option(
+            "--from-seq",
+            metavar="N",
+            min=1,
+            help="Hold everything from this event on.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Hold a file's events, or everything from an event on, or the whole chain.
+
+    A trim removes a prefix only, so a hold on a file keeps everything from the file's first event
+    on. Setting it is an event of the chain.
+
+    [bold]Examples[/bold]
+      filejobs audit hold set --file 0b3c5a1e-8f0e-4c55-9f0b-0c2d8f1f6a77 --reason 'case 7'
+      filejobs audit hold set --chain application --from-seq 1200 --reason 'audit of 2025'
+
+    [bold]Exit codes[/bold]
+      0   set; the hold's id is printed
+      1   refused
+    """
+    from filejobs_dagster.audit.holds import HoldRefused, set_hold  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    if not reason.strip():
+        raise typer.BadParameter("say why, for the audit log", param_hint="--reason")
+    if file is not None and from_seq is not None:
+        raise typer.BadParameter("choose one of --file and --from-seq")
+    invocation = Invocation.of(context)
+    database = Database.of(invocation.require().database)
+    try:
+        with (
+            database.connect("audit hold") as connection,
+            database.transaction(connection) as cursor,
+        ):
+            made = set_hold(
+                cursor, chain=chain, actor=who(), reason=reason, file_id=file, from_seq=from_seq
+            )
+    except HoldRefused as error:
+        _refuse(str(error), invocation)
+    typer.echo(made.hold_id)
+    print_error(f"Nothing of the chain {chain} from event {made.from_seq:,} on is trimmed.")
+
+
+@hold.command()
+def release(
+    context: typer.Context,
+    hold_id: Annotated[
+        str, typer.Argument(metavar="HOLD", help="The hold's id.", show_default=False)
+    ],
+) -> None:
+    """Release a hold. That is an event of the chain, too.
+
+    [bold]Exit codes[/bold]
+      0   released
+      1   there is no such hold, or it was released before
+    """
+    from filejobs_dagster.audit.holds import HoldRefused, release_hold  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    invocation = Invocation.of(context)
+    database = Database.of(invocation.require().database)
+    try:
+        with (
+            database.connect("audit hold") as connection,
+            database.transaction(connection) as cursor,
+        ):
+            release_hold(cursor, hold_id=hold_id, actor=who())
+    except HoldRefused as error:
+        _refuse(str(error), invocation)
+    typer.echo(f"released {hold_id}")
+
+
+_HOLDS = """
+SELECT hold_id, chain_id, from_seq, file_id, reason, set_at, set_by, released_at, released_by
+  FROM audit_hold
+ WHERE %(all)s OR released_at IS NULL
+ ORDER BY set_at, hold_id
+"""
+_COLUMNS = ("hold", "chain", "from event", "file", "reason", "set at", "set by", "released at",
+            "released by")  # fmt: skip
+
+
+@hold.command("list")
+def list_(
+    context: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Released ones, too.")] = False,
+    output: Annotated[
+        Format, typer.Option("--format", help="table for people, json for programs.")
+    ] = Format.TABLE,
+) -> None:
+    """List the holds that stand.
+
+    [bold]Exit codes[/bold]
+      0   listed, also when there is none
+      1   could not be read
+    """
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415 (--help stays fast)
+
+    database = Database.of(Invocation.of(context).require().database)
+    with (
+        database.connect("audit hold") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        rows = cursor.execute(_HOLDS, {"all": everything}).fetchall()
+    plain = [
+        [instant(value) if hasattr(value, "astimezone") else value for value in row]
+        for row in rows
+    ]  # fmt: skip
+    if output is Format.JSON:
+        names = [name.replace(" ", "_") for name in _COLUMNS]
+        print_json([dict(zip(names, row, strict=True)) for row in plain])
+    elif not plain:
+        typer.echo("no hold stands")
+    else:
+        table = Table(box=SIMPLE_HEAD)
+        for name in _COLUMNS:
+            table.add_column(name)
+        for row in plain:
+            table.add_row(*("-" if value is None else str(value) for value in row))
+        print_table(console(), table)
+
+
+def _refuse(reason: str, invocation: Invocation | None = None) -> NoReturn:
+    print_error(sanitize(reason, known=() if invocation is None else invocation.secrets))
+    raise typer.Exit(exits.FAILED) from None

@@ -1,0 +1,233 @@
+"""`filejobs verify`: the audit chains against their seals and pins, without Dagster."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation, refuse
+from filejobs_dagster.cli.output import console, print_error, print_json, print_table
+from filejobs_dagster.ledger.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from filejobs_dagster.audit.verify import Finding, Mode, Verification, VerifyPolicy
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import Settings
+
+MOST_PARTS = 366
+
+
+class Format(str, Enum):
+    """How the result is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def verify(
+    context: typer.Context,
+    chain: Annotated[
+        str | None,
+        typer.Option("--chain", metavar="NAME", help="Verify this chain only.", show_default=False),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compute every event again. This is the default.")
+    ] = False,
+    incremental: Annotated[
+        bool,
+        typer.Option(
+            "--incremental",
+            help="Compute only the events behind the newest pin; damage below it is not found.",
+        ),
+    ] = False,
+    rolling: Annotated[
+        int | None,
+        typer.Option(
+            "--rolling",
+            metavar="N",
+            min=1,
+            max=MOST_PARTS,
+            help="Incremental, and today's part of N of what is sealed.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("--format", help="table for people, json for programs.")
+    ] = Format.TABLE,
+) -> None:
+    """Verify the audit chains: events, links, seals, signatures, receipts, holds and pins.
+
+    Reads the database in one read-only snapshot, and the place of the pins; writes nothing, and
+    needs no Dagster. Run it from a machine that the database's administrators cannot enter, with
+    a settings file of its own: whom it believes stands there, under `audit`.
+
+    What stands behind the newest pin is unprotected: it is linked, and whoever may write the
+    table may have changed it all the same. It is counted, never called verified.
+
+    [bold]Examples[/bold]
+      filejobs verify
+      filejobs verify --chain collectors --rolling 7
+      filejobs verify --format json > verdict.json
+
+    [bold]Exit codes[/bold]
+      0   everything matches, and everything is pinned
+      1   everything matches; some events are unprotected, or there is a
+          warning
+      2   something does not match: `filejobs verify` names code and event, and
+          docs/audit.md says what each code means
+      3   could not verify: the settings, the database or the pins cannot be
+          read
+      64  called wrongly
+    """
+    if sum((full, incremental, rolling is not None)) > 1:
+        raise typer.BadParameter("choose one of --full, --incremental and --rolling")
+    invocation = Invocation.of(context)
+    loaded = invocation.read()
+    if loaded.settings is None:
+        refuse(loaded, exits.UNKNOWN)
+    results = _verified(
+        loaded.settings, invocation, chain, incremental=incremental, rolling=rolling
+    )
+    code = exit_code_of(results)
+    if output is Format.JSON:
+        print_json(
+            {
+                "installation": loaded.settings.installation,
+                "verdict": _WORDS[code],
+                "exit_code": code,
+                "chains": [result.as_json() for result in results],
+            }
+        )
+    else:
+        _print(results)
+    raise typer.Exit(code)
+
+
+_WORDS = {
+    exits.OK: "matches",
+    exits.WARNING: "matches, and some is unprotected",
+    exits.CRITICAL: "does not match",
+}
+
+
+def exit_code_of(results: Sequence[Verification]) -> int:
+    """0 clean, 1 with unprotected events or a warning, 2 with findings."""
+    if not all(result.clean for result in results):
+        return exits.CRITICAL
+    unsure = any(
+        result.warnings or result.unprotected or result.pins is None or not result.signatures
+        for result in results
+    )
+    return exits.WARNING if unsure else exits.OK
+
+
+def _verified(
+    settings: Settings,
+    invocation: Invocation,
+    chain: str | None,
+    *,
+    incremental: bool,
+    rolling: int | None,
+) -> list[Verification]:
+    import psycopg  # noqa: PLC0415 (--help works without it)
+
+    from filejobs_dagster.audit.pins.store import PinStoreUnusable  # noqa: PLC0415
+    from filejobs_dagster.cli.failures import expected_failure  # noqa: PLC0415
+    from filejobs_dagster.jobs.audit_setup import verify_policy  # noqa: PLC0415
+    from filejobs_dagster.objects.errors import BucketUnavailable  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable  # noqa: PLC0415
+
+    database = Database.of(settings.database)
+    try:
+        policy = verify_policy(settings)
+        with database.connect("verify") as connection:
+            return _each(
+                database, connection, policy, chain,
+                _mode(database, connection, incremental=incremental, rolling=rolling),
+            )  # fmt: skip
+    except (PinStoreUnusable, BucketUnavailable) as error:
+        _give_up(str(error), invocation)
+    except (psycopg.Error, DatabaseUnavailable) as error:
+        _give_up(expected_failure(error, invocation.secrets) or type(error).__name__, invocation)
+
+
+def _each(
+    database: Database,
+    connection: Connection,
+    policy: VerifyPolicy,
+    chain: str | None,
+    mode: Mode,
+) -> list[Verification]:
+    from filejobs_dagster.audit.verify import known_chains, verify_chain  # noqa: PLC0415
+
+    chains = known_chains(database, connection, policy)
+    if chain is not None and chain not in chains:
+        raise typer.BadParameter(
+            f"neither the database nor the pins know a chain {chain!r}; they know: "
+            f"{', '.join(chains) or 'none'}",
+            param_hint="--chain",
+        )
+    wanted = chains if chain is None else [chain]
+    return [verify_chain(database, connection, one, policy, mode=mode) for one in wanted]
+
+
+def _mode(
+    database: Database, connection: Connection, *, incremental: bool, rolling: int | None
+) -> Mode:
+    from filejobs_dagster.jobs.audit_verify import Check, Request, mode_for  # noqa: PLC0415
+
+    check: Check = "incremental" if incremental else "full"
+    if rolling is not None:
+        return mode_for(Request("rolling", parts=rolling), database, connection)
+    return mode_for(Request(check), database, connection)
+
+
+def _give_up(reason: str, invocation: Invocation) -> NoReturn:
+    print_error(f"Nothing can be said of any chain: {sanitize(reason, known=invocation.secrets)}")
+    raise typer.Exit(exits.UNKNOWN) from None
+
+
+def _print(results: Sequence[Verification]) -> None:
+    out = console()
+    if not results:
+        out.print("There is no chain yet.")
+        return
+    table = Table(box=SIMPLE_HEAD)
+    headings = ("chain", "verdict", "computed", "head", "trimmed to", "sealed to", "pinned to",
+                "unprotected")  # fmt: skip
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in headings[:2] else "right")
+    for result in results:
+        table.add_row(
+            result.chain, result.verdict, f"{result.rows:,}", _count(result.head_seq),
+            f"{result.trimmed_to:,}", f"{result.sealed_to:,}", _count(result.pinned_to),
+            f"{result.unprotected:,}",
+        )  # fmt: skip
+    print_table(out, table)
+    for result in results:
+        for finding in result.findings:
+            out.print(_line(result.chain, finding, "FINDING"))
+        for finding in result.warnings:
+            out.print(_line(result.chain, finding, "warning"))
+    for explanation in dict.fromkeys(result.explanation for result in results):
+        out.print(explanation)
+    first = results[0]
+    out.print(f"Checked {first.mode}. Pins: {first.pins or 'none'}.")
+    if not first.signatures:
+        out.print("Signatures were not checked: the settings name no public key.")
+
+
+def _line(chain: str, finding: Finding, word: str) -> str:
+    where = "" if finding.seq is None else f" at event {finding.seq}"
+    return f"{word} {chain}: {finding.code}{where}: {finding.message}"
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"

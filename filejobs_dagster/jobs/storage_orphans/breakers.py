@@ -1,0 +1,316 @@
+"""Breakers: from which numbers on a pass is not believed.
+
+Each compares one number of a complete pass with its limit, and says both whether it trips or not.
+Pure: nothing is read and nothing is written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ORPHAN_FRACTION = "orphan_fraction"
+ORPHANS = "orphans"
+ORPHAN_BYTES = "orphan_bytes"
+REFERENCE_SHRINK = "reference_shrink"
+AMBIGUOUS_FRACTION = "ambiguous_fraction"
+MISSING_FRACTION = "missing_fraction"
+NOTHING_MATCHED = "nothing_matched"
+
+BREAKERS: tuple[str, ...] = (
+    ORPHAN_FRACTION,
+    ORPHANS,
+    ORPHAN_BYTES,
+    REFERENCE_SHRINK,
+    AMBIGUOUS_FRACTION,
+    MISSING_FRACTION,
+    NOTHING_MATCHED,
+)
+"""Their names, as an override writes them."""
+
+
+class Limits(Protocol):
+    """What `filejobs.yaml` says under `breakers`."""
+
+    @property
+    def max_orphan_fraction(self) -> float:
+        """Of the owned objects, 0 to 1."""
+        ...
+
+    @property
+    def max_orphans(self) -> int | None:
+        """Objects."""
+        ...
+
+    @property
+    def max_orphan_bytes(self) -> int | None:
+        """Bytes."""
+        ...
+
+    @property
+    def max_reference_shrink(self) -> float:
+        """Of the references of the last pass, 0 to 1."""
+        ...
+
+    @property
+    def max_ambiguous_fraction(self) -> float:
+        """Of the owned objects, 0 to 1."""
+        ...
+
+    @property
+    def max_missing_fraction(self) -> float:
+        """Of the references inside owned prefixes, 0 to 1."""
+        ...
+
+    @property
+    def tolerated(self) -> int:
+        """Ambiguous or missing ones that never trip."""
+        ...
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A complete pass in numbers.
+
+    Attributes:
+        objects: Owned objects that were listed.
+        matched: Those that a source names, or whose owner by a rewrite is named.
+        orphans: Those that would be marked.
+        orphan_bytes: Their bytes.
+        ambiguous: Those that match only after a normalisation that nobody declared.
+        references: Distinct keys of all sources together.
+        references_owned: Those of them inside owned prefixes.
+        missing: Those of the latter whose object was not listed.
+        keys_by_source: How many keys each source returned.
+    """
+
+    objects: int
+    matched: int
+    orphans: int
+    orphan_bytes: int
+    ambiguous: int
+    references: int
+    references_owned: int
+    missing: int
+    keys_by_source: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EarlierPass:
+    """The last complete pass over the bucket.
+
+    Attributes:
+        run_id: Whose it was.
+        keys_by_source: How many keys each source returned then.
+        same_rules: True when sources and rules were those of today.
+        objects: How many objects it listed.
+    """
+
+    run_id: str
+    keys_by_source: Mapping[str, int]
+    same_rules: bool
+    objects: int = 0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One breaker, with its number and its limit.
+
+    Attributes:
+        name: One of `BREAKERS`.
+        tripped: True when the number is over the limit.
+        found: The number, in words.
+        limit: The limit, in words.
+        advice: What to look at when it trips.
+        overridden: True when it tripped and this run may go on all the same.
+    """
+
+    name: str
+    tripped: bool
+    found: str
+    limit: str
+    advice: str
+    overridden: bool = False
+
+    @property
+    def blocks(self) -> bool:
+        """True when the run may not go on."""
+        return self.tripped and not self.overridden
+
+    @property
+    def verdict(self) -> str:
+        """One word for tables."""
+        if not self.tripped:
+            return "ok"
+        return "overridden" if self.overridden else "tripped"
+
+    def __str__(self) -> str:
+        """One line: name, number, limit, verdict."""
+        return f"{self.name}: {self.found}; limit: {self.limit}: {self.verdict}"
+
+    def as_detail(self) -> dict[str, Any]:
+        """The reading as `job_run.detail` holds it."""
+        return {
+            "breaker": self.name,
+            "found": self.found,
+            "limit": self.limit,
+            "verdict": self.verdict,
+        }
+
+
+def read_breakers(
+    numbers: Numbers,
+    limits: Limits,
+    earlier: EarlierPass | None,
+    *,
+    overridden: Sequence[str] = (),
+    hint: str | None = None,
+) -> tuple[Reading, ...]:
+    """Compare each number with its limit.
+
+    Args:
+        numbers: Of this pass.
+        limits: The operator's.
+        earlier: The last complete pass, or None for the first one.
+        overridden: Names of breakers that this run may pass over.
+        hint: Which transform seems to be missing, where the keys themselves suggest one.
+    """
+    readings = (
+        _orphan_fraction(numbers, limits),
+        _orphans(numbers, limits),
+        _orphan_bytes(numbers, limits),
+        _reference_shrink(numbers, limits, earlier),
+        _ambiguous(numbers, limits, hint),
+        _missing(numbers, limits),
+        _nothing_matched(numbers, hint),
+    )
+    return tuple(
+        Reading(
+            name=reading.name,
+            tripped=reading.tripped,
+            found=reading.found,
+            limit=reading.limit,
+            advice=reading.advice,
+            overridden=reading.tripped and reading.name in overridden,
+        )
+        for reading in readings
+    )
+
+
+def _orphan_fraction(numbers: Numbers, limits: Limits) -> Reading:
+    fraction = _fraction(numbers.orphans, numbers.objects)
+    return Reading(
+        ORPHAN_FRACTION,
+        fraction > limits.max_orphan_fraction,
+        f"{numbers.orphans:,} orphans of {numbers.objects:,} owned objects, {_percent(fraction)}",
+        _percent(limits.max_orphan_fraction),
+        "Is a source missing, or a transform? Read the report's samples. If the orphans are real, "
+        "as on the first day they may be, override this breaker for one run, or raise "
+        "max_orphan_fraction.",
+    )
+
+
+def _orphans(numbers: Numbers, limits: Limits) -> Reading:
+    most = limits.max_orphans
+    return Reading(
+        ORPHANS,
+        most is not None and numbers.orphans > most,
+        f"{numbers.orphans:,} orphans",
+        "none" if most is None else f"{most:,}",
+        "More orphans than you said there would ever be: read the report's samples.",
+    )
+
+
+def _orphan_bytes(numbers: Numbers, limits: Limits) -> Reading:
+    most = limits.max_orphan_bytes
+    return Reading(
+        ORPHAN_BYTES,
+        most is not None and numbers.orphan_bytes > most,
+        f"{numbers.orphan_bytes:,} bytes",
+        "none" if most is None else f"{most:,} bytes",
+        "More bytes than you said there would ever be: read the report's largest objects.",
+    )
+
+
+def _reference_shrink(numbers: Numbers, limits: Limits, earlier: EarlierPass | None) -> Reading:
+    limit = _percent(limits.max_reference_shrink)
+    shrunk = list(_shrunk(numbers, earlier)) if earlier is not None else []
+    if not shrunk:
+        found = "no earlier pass to compare with" if earlier is None else "no source shrank"
+        return Reading(REFERENCE_SHRINK, tripped=False, found=found, limit=limit, advice="")
+    worst, name, before, after = max(shrunk)
+    return Reading(
+        REFERENCE_SHRINK,
+        worst > limits.max_reference_shrink,
+        f"{name}: {after:,} keys, {before:,} in the last complete pass, {_percent(worst)} fewer",
+        limit,
+        "Was a table emptied or restored, or a query changed? Objects are only orphans when their "
+        "rows are gone for good.",
+    )
+
+
+def _shrunk(numbers: Numbers, earlier: EarlierPass) -> Iterator[tuple[float, str, int, int]]:
+    """Each source that returned fewer keys than before: share, name, before, after."""
+    for name, before in earlier.keys_by_source.items():
+        # A source that was taken out of the settings is a change of the rules, not a loss.
+        after = numbers.keys_by_source.get(name)
+        if after is not None and after < before:
+            yield (before - after) / before, f"source {name}", before, after
+    if earlier.same_rules:
+        before = sum(earlier.keys_by_source.values())
+        after = sum(numbers.keys_by_source.values())
+        if after < before:
+            yield (before - after) / before, "all sources", before, after
+
+
+def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:
+    fraction = _fraction(numbers.ambiguous, numbers.objects)
+    return Reading(
+        AMBIGUOUS_FRACTION,
+        fraction > limits.max_ambiguous_fraction and numbers.ambiguous > limits.tolerated,
+        f"{numbers.ambiguous:,} ambiguous of {numbers.objects:,} owned objects, "
+        f"{_percent(fraction)}",
+        f"{_percent(limits.max_ambiguous_fraction)}, or {limits.tolerated:,} objects",
+        f"A transform seems to be missing. {hint or _SEE_FORMS}",
+    )
+
+
+def _missing(numbers: Numbers, limits: Limits) -> Reading:
+    fraction = _fraction(numbers.missing, numbers.references_owned)
+    return Reading(
+        MISSING_FRACTION,
+        fraction > limits.max_missing_fraction and numbers.missing > limits.tolerated,
+        f"{numbers.missing:,} of {numbers.references_owned:,} referenced keys inside owns have no "
+        f"object, {_percent(fraction)}",
+        f"{_percent(limits.max_missing_fraction)}, or {limits.tolerated:,} keys",
+        "The listing seems to have ended early: objects that it left out cannot be judged, and "
+        "neither can those that it showed. Or the bucket is the wrong one.",
+    )
+
+
+def _nothing_matched(numbers: Numbers, hint: str | None) -> Reading:
+    # Young, protected and unknown objects stay anyway, and say nothing.
+    judged = numbers.orphans + numbers.ambiguous
+    return Reading(
+        NOTHING_MATCHED,
+        judged > 0 and numbers.matched == 0,
+        f"{numbers.matched:,} of {numbers.objects:,} owned objects match one of "
+        f"{numbers.references:,} references",
+        "at least one",
+        f"Sources and bucket do not belong together, or a transform is missing. "
+        f"{hint or _SEE_FORMS}",
+    )
+
+
+_SEE_FORMS = "The report shows the rows' form beside the objects'."
+
+
+def _fraction(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction * 100:.4g} %"

@@ -1,0 +1,108 @@
+"""What became of a bucket's objects, and what the sanity rules and the report ask about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from filejobs_dagster.jobs.storage_orphans.classification.records import Kept, Orphan
+from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, REFERENCED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from filejobs_dagster.jobs.storage_orphans.classification.breakdown import (
+        Breakdown,
+        ClassTotals,
+    )
+    from filejobs_dagster.jobs.storage_orphans.classification.records import Key, Shelf
+    from filejobs_dagster.streams import Spool
+
+
+class NearMatch(NamedTuple):
+    """An object and the row that may mean it.
+
+    Attributes:
+        key: The object's exact key.
+        row: The row's form: a source's key, or its value before the transforms.
+    """
+
+    key: bytes
+    row: bytes
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Every listed object in exactly one class.
+
+    Attributes:
+        objects: Objects listed.
+        bytes: Their bytes.
+        breakdowns: Everything about each class, by its name, in order of precedence.
+        references: Distinct keys that sources name, in whatever prefix.
+        missing: Those in owned prefixes that have no object. A reservation whose upload has not
+            come yet is one of them.
+        missing_samples: A few of these.
+        ambiguous_samples: A few ambiguous objects with the rows that may mean them.
+        unmatched: Pairs of an object that no source names and a key that no object has, with the
+            same file name: what a missing transform looks like.
+    """
+
+    objects: int
+    bytes: int
+    breakdowns: Mapping[str, Breakdown]
+    references: int
+    missing: int
+    missing_samples: Sequence[Key]
+    unmatched: Sequence[NearMatch]
+    _orphans: Shelf
+    _kept: Spool
+
+    @property
+    def classes(self) -> dict[str, ClassTotals]:
+        """Count and bytes of each class, in order of precedence; those without objects too."""
+        return {name: breakdown.totals for name, breakdown in self.breakdowns.items()}
+
+    @property
+    def ambiguous_samples(self) -> list[NearMatch]:
+        """A few ambiguous objects with the rows that may mean them."""
+        samples = self.breakdowns[AMBIGUOUS].samples
+        return [NearMatch(sample.key, sample.because) for sample in samples]
+
+    @property
+    def matched(self) -> int:
+        """Objects that a source names exactly: as many references have an object."""
+        return self.breakdowns[REFERENCED].count
+
+    @property
+    def owned_references(self) -> int:
+        """References in owned prefixes."""
+        return self.matched + self.missing
+
+    @property
+    def nothing_matched(self) -> bool:
+        """True when there are objects and references, and not one of them meets."""
+        return self.objects > 0 and self.references > 0 and self.matched == 0
+
+    @property
+    def ambiguous_share(self) -> float:
+        """Ambiguous objects among all, from 0 to 1."""
+        return self.breakdowns[AMBIGUOUS].count / self.objects if self.objects else 0.0
+
+    @property
+    def missing_share(self) -> float:
+        """Missing references among those in owned prefixes, from 0 to 1."""
+        return self.missing / self.owned_references if self.owned_references else 0.0
+
+    def orphans(self) -> Iterator[list[Orphan]]:
+        """All orphans in byte order of their keys, in blocks, from disk; again at each call."""
+        for columns in self._orphans.rows():
+            yield list(map(Orphan, *columns))
+
+    def kept(self) -> Iterator[list[Kept]]:
+        """All objects that a person should look at: ambiguous ones and unknown shapes, from disk.
+
+        Those of one kind come in byte order of their keys.
+        """
+        for block in self._kept.blocks():
+            yield [Kept(*row) for row in block]

@@ -1,0 +1,146 @@
+"""The final word of a run: what it did, what is left, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.jobs.storage_orphans.removal import LIMIT
+from filejobs_dagster.jobs.storage_orphans.totals import LOCKED, as_text
+from filejobs_dagster.ledger.outcome import Outcome
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
+    from filejobs_dagster.jobs.storage_orphans.marks import Due, Marks
+    from filejobs_dagster.jobs.storage_orphans.request import Request
+    from filejobs_dagster.jobs.storage_orphans.supply import Supply
+
+
+@dataclass(frozen=True)
+class How:
+    """What kind of run it was.
+
+    Attributes:
+        confirmed_before: Orphans that an earlier run saw until then are due.
+        first: True for the first complete pass by these sources and rules.
+        reviewed: True when only a reviewed list could go.
+        supply: What could go.
+    """
+
+    confirmed_before: datetime
+    first: bool
+    reviewed: bool
+    supply: Supply
+
+
+class Ending:
+    """Puts the final word together."""
+
+    def __init__(
+        self, context: RunContext, request: Request, books: Bookkeeping, marks: Marks, how: How
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._books = books
+        self._marks = marks
+        self._how = how
+
+    def outcome(self, *, marked: bool) -> Outcome:
+        """The final word, from what is left in the marks.
+
+        Args:
+            marked: False when the marks were left to another run.
+        """
+        books, totals, how = self._books, self._books.totals, self._how
+        due = self._marks.due(how.confirmed_before)
+        waiting = self._marks.waiting(how.confirmed_before)
+        if books.stopped == LIMIT and not due.count:
+            books.stopped = None
+        facts: dict[str, Any] = {
+            "waiting": waiting.count,
+            "waiting_bytes": waiting.bytes,
+            "waiting_until": as_text(
+                None if waiting.since is None else waiting.since + self._request.confirm_after
+            ),
+            "truncated": books.stopped is not None,
+            "stopped_reason": books.stopped,
+        }
+        if self._context.live:
+            oldest = min(
+                [moment for moment in (due.since, books.oldest_failed) if moment is not None],
+                default=None,
+            )
+            facts |= {
+                "deferred": due.count,
+                "deferred_bytes": due.bytes,
+                "deferred_oldest": as_text(due.oldest),
+                "oldest_left": as_text(
+                    None if oldest is None else oldest + self._request.confirm_after
+                ),
+                "swept": not how.reviewed
+                and books.stopped is None
+                and not due.count
+                and not totals.left,
+            }
+        elif marked:
+            facts |= self._would(due)
+        facts["progress"] = {"phase": "done"}
+        facts["explained"] = self._explained(waiting.count)
+        self._context.log.info("%s", facts["explained"])
+        books.facts |= facts
+        return Outcome(
+            scanned=totals.objects,
+            acted=totals.acted,
+            detail=books.detail(),
+            error=self._nothing_worked(),
+        )
+
+    def _would(self, due: Due) -> dict[str, Any]:
+        """What a live run would have removed at this moment."""
+        if self._how.first:
+            return {"would_collect": 0, "would_free_bytes": 0, "would_defer": 0}
+        count, size = due.count, due.bytes
+        if self._how.reviewed:
+            count, size = 0, -1
+            while keys := self._how.supply.take(self._request.batch_size):
+                count += len(keys)
+        taken = min(count, self._request.limit)
+        facts: dict[str, Any] = {"would_collect": taken, "would_defer": count - taken}
+        if taken == count and size >= 0:
+            facts["would_free_bytes"] = size
+        return facts
+
+    def _explained(self, waiting: int) -> str:
+        """One sentence for whoever wonders why nothing, or not everything, was removed."""
+        live, totals = self._context.live, self._books.totals
+        if self._how.first:
+            return (
+                "This was the first complete pass over this bucket by these sources and rules: it "
+                "marks what it sees and deletes nothing, whatever the mode."
+            )
+        did = f"{totals.acted:,} removed" if live else "a dry run removes nothing"
+        parts = [did]
+        if waiting:
+            parts.append(
+                f"{waiting:,} orphans wait until an earlier run has seen them for "
+                f"{self._request.confirm_after}"
+            )
+        if self._books.stopped:
+            parts.append(f"it stopped because of {self._books.stopped}")
+        if totals.fates[LOCKED]:
+            parts.append(f"{totals.fates[LOCKED]:,} are locked")
+        return "; ".join(parts) + "."
+
+    def _nothing_worked(self) -> str | None:
+        """A run in which every item failed has failed."""
+        totals = self._books.totals
+        if not self._context.live or totals.acted or not totals.left:
+            return None
+        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.fates.items()))
+        return (
+            f"Of {totals.left:,} orphans that were due none could be removed ({fates}). See the "
+            "samples in the record; check the bucket's permissions."
+        )

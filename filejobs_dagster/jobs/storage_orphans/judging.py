@@ -1,0 +1,98 @@
+"""Whether a pass is believed: its numbers against the breakers, before anything is marked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.storage_orphans.breakers import Numbers, Reading, read_breakers
+from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
+from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, DERIVED, ORPHAN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
+    from filejobs_dagster.jobs.storage_orphans.marks import Marks
+    from filejobs_dagster.jobs.storage_orphans.passing import Pass
+    from filejobs_dagster.jobs.storage_orphans.request import Request
+
+
+class Judge:
+    """Decides whether a run may go on from its pass to its marks."""
+
+    def __init__(
+        self, context: RunContext, request: Request, books: Bookkeeping, marks: Marks
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._books = books
+        self._marks = marks
+
+    def judge(self, made: Pass, numbers: Numbers) -> None:
+        """Read every breaker, and say every number, before anything is marked.
+
+        Raises:
+            JobFailed: One of them trips and is not overridden.
+        """
+        readings = read_breakers(
+            numbers,
+            self._request.breakers,
+            self._marks.last_pass(),
+            overridden=self._request.override.breakers,
+            hint=suggest_transform(made.found),
+        )
+        self._books.facts["breakers"] = [reading.as_detail() for reading in readings]
+        for reading in readings:
+            self._context.log.info("breaker %s", reading)
+        blocking = [reading for reading in readings if reading.blocks]
+        if blocking:
+            self._books.stopped = "breakers: " + ", ".join(one.name for one in blocking)
+            self._books.commit()
+            raise JobFailed(self._blocked(blocking))
+        passed_over = [reading for reading in readings if reading.overridden]
+        if passed_over:
+            self._note_override(passed_over)
+
+    def _blocked(self, blocking: Sequence[Reading]) -> str:
+        who = "This run is blocked" if self._context.live else "A live run would be blocked"
+        lines = "\n".join(
+            f"- {one.name}: {one.found}; limit: {one.limit}. {one.advice}" for one in blocking
+        )
+        names = ", ".join(one.name for one in blocking)
+        return (
+            f"{who}, so nothing was marked and nothing deleted:\n{lines}\n"
+            "If the numbers are right, pass over them for one run: `override: {breakers: "
+            f"[{names}], reason: …}}` in its config."
+        )
+
+    def _note_override(self, passed_over: Sequence[Reading]) -> None:
+        override = self._request.override
+        self._books.facts["override"] = {
+            "breakers": [reading.name for reading in passed_over],
+            "reason": override.reason,
+        }
+        self._context.log.warning(
+            "Passed over %s, because: %s",
+            ", ".join(reading.name for reading in passed_over),
+            override.reason,
+        )
+        self._books.commit_override(override, [one.as_detail() for one in passed_over])
+
+
+def numbers_of(made: Pass) -> Numbers:
+    """A pass in the numbers that breakers read."""
+    found = made.found
+    classes = found.classes
+    return Numbers(
+        objects=found.objects,
+        matched=found.matched + classes[DERIVED].count,
+        orphans=classes[ORPHAN].count,
+        orphan_bytes=classes[ORPHAN].bytes,
+        ambiguous=classes[AMBIGUOUS].count,
+        references=found.references,
+        references_owned=found.owned_references,
+        missing=found.missing,
+        keys_by_source={name: count.keys for name, count in made.references.per_source.items()},
+    )

@@ -1,0 +1,196 @@
+"""One pass: list, read the references, and put every object into its class. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.storage_orphans.classification import (
+    Classification,
+    ClassificationProgress,
+    ListingContradicts,
+    Rules,
+    classify,
+)
+from filejobs_dagster.jobs.storage_orphans.marks import milliseconds
+from filejobs_dagster.objects.listing import (
+    ListingFailed,
+    ListingProgress,
+    ListingStopped,
+    list_objects,
+)
+from filejobs_dagster.references.bulk import BulkReferences
+from filejobs_dagster.references.rewrites import RewriteMistaken
+from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
+    from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
+    from filejobs_dagster.references.reference_set import ReferenceSet
+    from filejobs_dagster.streams import Scratch
+
+INCOMPLETE = (
+    ListingFailed,
+    ListingContradicts,
+    ReferencesUnknown,
+    RewriteMistaken,
+    NotEnoughRoom,
+    OutOfOrder,
+    SpoolDamaged,
+)
+"""Whatever of these is raised, nothing may be concluded about any object."""
+
+LISTING = "listing"
+REFERENCES = "references"
+CLASSIFYING = "classifying"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A complete pass.
+
+    Attributes:
+        found: Every listed object in its class.
+        references: Every key in use, and what each source returned.
+        parts: Ranges that were listed.
+        ordered_by_server: False when the listing had to be sorted here.
+    """
+
+    found: Classification
+    references: ReferenceSet
+    parts: int
+    ordered_by_server: bool
+
+
+class TimeOver(Exception):
+    """The run's time was over before the pass was complete."""
+
+
+def make_pass(
+    context: RunContext,
+    request: Request,
+    storage: Storage,
+    scratch: Scratch,
+    ticker: Ticker,
+    *,
+    now: datetime,
+    ends_at: float,
+) -> Pass:
+    """List, then read the references, then classify.
+
+    The order matters: a reference that was made while the bucket was listed is seen.
+
+    Args:
+        context: The run.
+        request: Its limits.
+        storage: The bucket.
+        scratch: Where what does not fit into memory goes.
+        ticker: Is told how far it is.
+        now: By the database's clock, from before anything was listed.
+        ends_at: By the monotonic clock; then the pass is given up.
+
+    Raises:
+        JobFailed: The pass is not complete, for whatever reason; nothing may be concluded.
+    """
+    bucket = storage.bucket
+
+    def listing(progress: ListingProgress) -> None:
+        ticker.objects(LISTING, progress.objects, progress.position)
+
+    def rows(source: str, count: int) -> None:
+        _stop_when_over(ends_at)
+        ticker.objects(REFERENCES, count, source.encode())
+
+    def classifying(progress: ClassificationProgress) -> None:
+        _stop_when_over(ends_at)
+        facts = {"referenced": progress.referenced, "missing": progress.missing}
+        ticker.objects(CLASSIFYING, progress.objects, facts=facts)
+
+    try:
+        rules = Rules.of(bucket)
+        ticker.phase(LISTING, f"Listing {', '.join(bucket.owned_prefixes) or 'the whole bucket'}.")
+        listed = list_objects(
+            storage.client,
+            bucket.bucket,
+            bucket.owned_prefixes,
+            parts=request.parts,
+            scratch=scratch,
+            on_progress=listing,
+            should_stop=lambda: time.monotonic() >= ends_at,
+        )
+        ticker.phase(
+            REFERENCES,
+            f"Listed {listed.objects:,} objects, {listed.bytes:,} bytes"
+            + ("." if listed.ordered_by_server else ", in no order: sorted here.")
+            + " Reading all references.",
+        )
+        references = BulkReferences(
+            context.database, bucket.sources, scratch=scratch, on_rows=rows
+        ).read()
+        _prove_check_knows(storage, references)
+        ticker.phase(
+            CLASSIFYING,
+            f"Read {references.keys:,} distinct keys from {len(references.per_source)} sources. "
+            "Comparing.",
+        )
+        cutoff = now - bucket.min_age
+        found = classify(
+            listed,
+            references,
+            rules,
+            milliseconds(cutoff),
+            scratch,
+            classifying,
+            now=milliseconds(now),
+        )
+    except (ListingStopped, TimeOver) as error:
+        raise JobFailed(
+            f"The run's time ({_words(request.max_runtime)}) was over before every object was "
+            "listed and compared, so nothing was concluded and nothing deleted. Give it more "
+            "max_runtime or parts."
+        ) from error
+    except INCOMPLETE as error:
+        raise JobFailed(f"{error} Nothing was marked, and nothing was deleted.") from error
+    return Pass(found, references, listed.parts, listed.ordered_by_server)
+
+
+def _prove_check_knows(storage: Storage, references: ReferenceSet) -> None:
+    """Make sure that the check before a deletion asks what the long read asked.
+
+    Raises:
+        ReferencesUnknown: It recognises none of the keys that a source has just returned.
+    """
+    for name, count in references.per_source.items():
+        samples = [key.decode() for key in count.samples if _is_text(key)]
+        if not samples:
+            continue
+        known = storage.references.named(samples)
+        if not any(name in names for names in known.values()):
+            raise ReferencesUnknown(
+                f"Source {name!r} returned {count.keys:,} keys, and the check of single keys that "
+                f"comes before a deletion recognises none of {len(samples)} of them. Its "
+                "transforms and its recheck_sql do not say the same, or the replica that it is "
+                "read from is not a copy of the primary."
+            )
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        return "\x00" not in key.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _stop_when_over(ends_at: float) -> None:
+    if time.monotonic() >= ends_at:
+        raise TimeOver
+
+
+def _words(duration: timedelta) -> str:
+    return str(duration)

@@ -1,0 +1,310 @@
+"""One run: from the cutoff to the outcome. The methods follow the order in which things happen."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
+from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
+from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.clocks import compare_clocks
+from filejobs_dagster.jobs.storage_orphans.ending import Ending, How
+from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
+from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
+from filejobs_dagster.jobs.storage_orphans.listed_csv import Heading
+from filejobs_dagster.jobs.storage_orphans.marks import Marks, in_statements
+from filejobs_dagster.jobs.storage_orphans.passing import Pass, make_pass
+from filejobs_dagster.jobs.storage_orphans.places import opened_list
+from filejobs_dagster.jobs.storage_orphans.recovery import recover
+from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means
+from filejobs_dagster.jobs.storage_orphans.report import write_report
+from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
+from filejobs_dagster.jobs.storage_orphans.supply import AllThatIsDue, ReviewedOnly, Supply
+from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
+from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
+from filejobs_dagster.objects.adoption import AWS
+from filejobs_dagster.objects.client import BucketUnavailable, check_access
+from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
+from filejobs_dagster.objects.refusals import AdoptionRefused, MarkerNotWritten
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.references.rewrites import Rewrites
+from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.streams import NotEnoughRoom, Scratch
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
+    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
+    from filejobs_dagster.ledger.outcome import Outcome
+
+
+BYTES_ON_DISK = 250
+"""For each object and each reference, where both have to be sorted: key, facts, and a copy."""
+
+
+class Sweep:
+    """One run at work."""
+
+    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+        self._context = context
+        self._request = request
+        self._storage = storage
+        self._books = Bookkeeping(context, storage.bucket.bucket)
+        self._ticker = Ticker(context, self._books.commit_position)
+        self._fingerprint = fingerprint(storage.bucket)
+        self._marks = Marks(context, storage.entry, self._fingerprint)
+        self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+
+    def run(self) -> Outcome:
+        """Everything, from the cutoff to the outcome.
+
+        Raises:
+            JobFailed: Something is not as it must be; the message says what, and that nothing
+                more was deleted.
+        """
+        self._refuse_unknown_override()
+        check_access(self._storage.client, self._storage.bucket.bucket)
+        now = self._begin()
+        # Whose bucket it is comes first of all: in another one, everything would look gone.
+        self._require_adoption()
+        if self._context.live:
+            recover(self._storage, self._marks, self._context, self._books)
+        self._preflight()
+        try:
+            with Scratch(self._request.scratch, needs=self._room_needed()) as scratch:
+                return self._within(scratch, now)
+        except NotEnoughRoom as error:
+            raise JobFailed(f"{error} Nothing more was deleted.") from error
+
+    def _within(self, scratch: Scratch, now: datetime) -> Outcome:
+        reviewed = self._reviewed(scratch, now)
+        made = make_pass(
+            self._context,
+            self._request,
+            self._storage,
+            scratch,
+            self._ticker,
+            now=now,
+            ends_at=self._ends_at,
+        )
+        self._note(made)
+        self._write_report(made, scratch, now)
+        numbers = numbers_of(made)
+        Judge(self._context, self._request, self._books, self._marks).judge(made, numbers)
+        first = not self._marks.passed_before()
+        marked = self._mark(made, numbers)
+        if reviewed is not None:
+            reviewed.agree(made.found.orphans())
+            self._note_reviewed(reviewed)
+        confirmed_before = now - self._request.confirm_after
+        supply: Supply = AllThatIsDue(self._marks, confirmed_before)
+        if reviewed is not None:
+            supply = ReviewedOnly(self._marks, confirmed_before, reviewed)
+        self._books.facts["first_pass"] = first
+        if self._context.live and not first:
+            self._drain(supply, confirmed_before)
+        how = How(confirmed_before, first, reviewed is not None, supply)
+        return Ending(self._context, self._request, self._books, self._marks, how).outcome(
+            marked=marked
+        )
+
+    # Before anything is listed ------------------------------------------------------------------
+
+    def _refuse_unknown_override(self) -> None:
+        override = self._request.override
+        unknown = [name for name in override.breakers if name not in BREAKERS]
+        if unknown:
+            raise JobFailed(
+                f"override names {', '.join(unknown)}, which is no breaker. Breakers: "
+                f"{', '.join(BREAKERS)}. The bucket's marker is not one of them. Nothing was done."
+            )
+        if override.breakers and not override.reason.strip():
+            raise JobFailed(
+                "override passes over breakers without a reason. Write one: it is recorded in the "
+                "run and in the audit log. Nothing was done."
+            )
+
+    def _require_adoption(self) -> None:
+        """Refuse another's bucket; a dry run only says what a live one would meet."""
+        adoption = self._storage.adoption
+        if adoption is None:
+            if self._context.live:
+                raise JobFailed("A live run needs the bucket's marker, and nobody looks for it.")
+            return
+        try:
+            adoption.check()
+        except AdoptionRefused as refused:
+            if self._context.live:
+                raise JobFailed(f"{refused}\nNothing was touched.") from refused
+            self._books.facts["adoption"] = f"a live run would be refused: {refused}"
+            self._context.log.warning("A live run would be refused: %s", refused)
+        else:
+            self._books.facts["adoption"] = "adopted"
+
+    def _preflight(self) -> None:
+        try:
+            self._storage.references.preflight()
+        except ReferencesUnknown as error:
+            raise JobFailed(f"{error} Nothing was marked, and nothing was deleted.") from error
+
+    def _begin(self) -> datetime:
+        """Fix the cutoff, by the database's clock."""
+        now = compare_clocks(self._context, self._storage)
+        bucket = self._storage.bucket
+        self._books.facts |= {
+            "bucket": bucket.bucket,
+            "cutoff": (now - bucket.min_age).isoformat(),
+            "fingerprint": self._fingerprint,
+        }
+        return now
+
+    def _room_needed(self) -> int | None:
+        """Bytes that the last complete pass would need on disk; None before there was one."""
+        earlier = self._marks.last_pass()
+        if earlier is None:
+            return None
+        return BYTES_ON_DISK * (earlier.objects + sum(earlier.keys_by_source.values()))
+
+    def _reviewed(self, scratch: Scratch, now: datetime) -> ReviewedList | None:
+        """Read the reviewed list, if there is one; such a run does not cover everything."""
+        where = self._request.reviewed
+        if where is None:
+            return None
+        bucket = self._storage.bucket
+        expected = Expectation(
+            self._context.identity.installation,
+            bucket.bucket,
+            bucket.endpoint_url or AWS,
+            self._fingerprint,
+            now,
+        )
+        with opened_list(where, scratch.folder, self._storage.client, bucket.bucket) as file:
+            reviewed = ReviewedList(file, scratch, expected)
+        label = f"the reviewed list of run {reviewed.heading.run_id}"
+        # Not everything: it must not count as a sweep of the bucket.
+        self._books.facts["window"] = {"covers": label}
+        return reviewed
+
+    # The pass -------------------------------------------------------------------------------------
+
+    def _note(self, made: Pass) -> None:
+        """Take over what the pass has found."""
+        totals, found = self._books.totals, made.found
+        totals.objects, totals.listed_bytes = found.objects, found.bytes
+        for name, counted in found.classes.items():
+            totals.classes[name] = counted.count
+            totals.bytes_by_class[name] = counted.bytes
+        totals.samples |= samples_of(found)
+        self._books.facts |= tables_of(found, made.references) | {
+            "references": found.references,
+            "missing": found.missing,
+            "orphans": found.classes[ORPHAN].count,
+            "orphan_bytes": found.classes[ORPHAN].bytes,
+            "ordered_by_server": made.ordered_by_server,
+            "parts_listed": made.parts,
+        }
+        counts = ", ".join(
+            f"{counted.count:,} {name}" for name, counted in found.classes.items() if counted.count
+        )
+        self._context.log.info(
+            "Compared %s objects: %s; %s references without an object.",
+            f"{found.objects:,}",
+            counts or "none at all",
+            f"{found.missing:,}",
+        )
+        self._books.commit()
+
+    def _write_report(self, made: Pass, scratch: Scratch, now: datetime) -> None:
+        """Write the list, also of a pass that a breaker then stops: it shows why."""
+        place = self._request.report_to
+        if place is None:
+            return
+        bucket, identity = self._storage.bucket, self._context.identity
+        heading = Heading(
+            run_id=identity.run_id,
+            installation=identity.installation,
+            bucket=bucket.bucket,
+            endpoint=bucket.endpoint_url or AWS,
+            fingerprint=self._fingerprint,
+            written_at=now,
+            mode=identity.mode,
+        )
+        where = write_report(
+            place, heading, made.found, self._marks, scratch.folder, self._storage.client
+        )
+        self._books.facts["report"] = where
+        self._context.log.info("The list for review stands in %s.", where)
+
+    # Marks ----------------------------------------------------------------------------------------
+
+    def _mark(self, made: Pass, numbers: Numbers) -> bool:
+        """Note every orphan as seen, forget what is none any more; False when others do that."""
+        if self._marks.live_run_at_work():
+            self._context.log.warning(
+                "A live run of this job is at work: the marks are its own, and stay as they are."
+            )
+            self._books.facts["marks"] = "left to the live run at work"
+            return False
+        self._ticker.phase("marking", f"Marking {numbers.orphans:,} orphans.")
+        with self._context.database.transaction(self._context.connection) as cursor:
+            at = database_now(cursor)
+        marked = 0
+        for portion in in_statements(made.found.orphans()):
+            self._context.prove_alive()
+            self._marks.mark(portion, at)
+            marked += len(portion)
+            self._ticker.objects("marking", marked, portion[-1].key)
+        self._books.facts["marks_cleared"] = self._marks.clear_unseen(at)
+        with self._context.database.transaction(self._context.connection) as cursor:
+            self._books.advance(cursor)
+            self._marks.note_pass(cursor, at, numbers, made.found.bytes)
+        return True
+
+    # Deleting -------------------------------------------------------------------------------------
+
+    def _drain(self, supply: Supply, confirmed_before: datetime) -> None:
+        """Delete what is confirmed."""
+        adoption = self._storage.adoption
+        due = self._marks.due(confirmed_before)
+        if not due.count or adoption is None:
+            return
+        self._ticker.phase(
+            "removing",
+            f"{due.count:,} orphans with {due.bytes:,} bytes were seen by an earlier run, long "
+            f"enough ago. Removing up to {self._request.limit:,}, the oldest first.",
+        )
+        try:
+            adoption.raise_counter()
+            manner = manner_of(
+                self._storage.client,
+                self._storage.bucket.bucket,
+                purge_versions=self._storage.bucket.purge_versions,
+                conditional=adoption.conditional_delete(),
+            )
+        except (AdoptionRefused, MarkerNotWritten, VersioningUnknown, BucketUnavailable) as error:
+            raise JobFailed(f"{error} Nothing was deleted.") from error
+        self._books.facts["versioning"] = manner.versioning
+        self._books.facts["conditional_delete"] = manner.conditional or "not known"
+        means = Means(
+            Rewrites(self._storage.bucket.rewrites), manner, confirmed_before, self._ends_at
+        )
+        Drain(self._context, self._request, self._storage, self._books, self._marks, means).run(
+            supply
+        )
+
+    def _note_reviewed(self, reviewed: ReviewedList) -> None:
+        self._books.facts["reviewed"] = {
+            "run_id": reviewed.heading.run_id,
+            "written_at": reviewed.heading.written_at.isoformat(),
+            "asked": reviewed.asked,
+            "agreed": reviewed.agreed,
+        }
+        self._context.log.info(
+            "The reviewed list asks to remove %s objects; %s of them are orphans still, unchanged.",
+            f"{reviewed.asked:,}",
+            f"{reviewed.agreed:,}",
+        )

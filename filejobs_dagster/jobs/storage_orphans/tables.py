@@ -1,0 +1,100 @@
+"""What a person wants to know of a pass, in a few short tables of JSON values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.jobs.storage_orphans.classification.words import (
+    AMBIGUOUS,
+    DERIVED,
+    ORPHAN,
+    PROTECTED,
+    REFERENCED,
+    YOUNG,
+)
+from filejobs_dagster.jobs.storage_orphans.listed_csv import moment_as_text
+from filejobs_dagster.objects.keys import display_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from filejobs_dagster.jobs.storage_orphans.classification import Classification, Shown
+    from filejobs_dagster.references.reference_set import ReferenceSet
+
+ROWS = 20
+"""Of each table."""
+
+OTHERS = "(others)"
+
+_UNSAMPLED = frozenset({REFERENCED, YOUNG})
+"""Nobody has to look at these, and their keys are none of a record's business."""
+
+_JOINED_BY = {AMBIGUOUS: "row", DERIVED: "owner", PROTECTED: "protect"}
+
+
+def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]:
+    """The orphans by prefix and age, the largest and the oldest, and what each source returned."""
+    orphans = found.breakdowns[ORPHAN]
+    prefixes: list[dict[str, Any]] = [
+        {"prefix": shown(prefix) or OTHERS, "orphans": totals.count, "bytes": totals.bytes}
+        for prefix, totals in list(orphans.by_prefix.items())[:ROWS]
+    ]
+    listed = sum(row["orphans"] for row in prefixes)
+    if listed < orphans.count:
+        rest = orphans.bytes - sum(row["bytes"] for row in prefixes)
+        prefixes.append({"prefix": OTHERS, "orphans": orphans.count - listed, "bytes": rest})
+    return {
+        "by_prefix": prefixes,
+        "by_age": [
+            {"age": age, "orphans": totals.count, "bytes": totals.bytes}
+            for age, totals in orphans.by_age.items()
+            if totals.count
+        ],
+        "largest": _objects(orphans.largest),
+        "oldest": _objects(orphans.oldest),
+        "sources": [
+            {
+                "source": name,
+                "rows": count.rows,
+                "keys": count.keys,
+                "null_or_empty": count.null_or_empty,
+            }
+            for name, count in references.per_source.items()
+        ],
+    }
+
+
+def samples_of(found: Classification) -> dict[str, list[str]]:
+    """A few keys of each class that somebody may want to look at, with what decided."""
+    samples: dict[str, list[str]] = {}
+    for name, breakdown in found.breakdowns.items():
+        if name in _UNSAMPLED or not breakdown.count:
+            continue
+        samples[name] = [_with_reason(name, one) for one in breakdown.samples[:ROWS]]
+    if found.missing_samples:
+        samples["missing"] = [shown(key) for key in found.missing_samples[:ROWS]]
+    return samples
+
+
+def shown(key: bytes) -> str:
+    """A key for people: printable, on one line, bounded."""
+    return display_key(key.decode("utf-8", "backslashreplace"))
+
+
+def _objects(objects: Sequence[Shown]) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": shown(one.key),
+            "bytes": one.size,
+            "last_modified": moment_as_text(one.modified),
+        }
+        for one in objects[:ROWS]
+    ]
+
+
+def _with_reason(name: str, one: Shown) -> str:
+    if not one.because:
+        return shown(one.key)
+    because = shown(one.because)
+    word = _JOINED_BY.get(name)
+    return f"{shown(one.key)}: {because if word is None else f'{word} {because}'}"

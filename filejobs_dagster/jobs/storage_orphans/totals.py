@@ -1,0 +1,128 @@
+"""What a run has found, and what became of it, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.objects.keys import display_key
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.objects.removal import Removal
+
+SAMPLE = 20
+"""How many keys a record shows of each class."""
+
+DELETED = "deleted"
+MARKED = "marked"
+PURGED = "purged"
+ALREADY_GONE = "already gone"
+CHANGED = "changed meanwhile"
+LOCKED = "locked"
+FAILED = "failed"
+WON_BY_OTHERS = "being referenced"
+UNANSWERED = "unanswered"
+KEPT = "kept: "
+
+
+@dataclass
+class Totals:
+    """What a run has reached; every number is written with the batch that it belongs to.
+
+    Attributes:
+        live: False for a run that only reports.
+        objects: Owned objects listed.
+        listed_bytes: Their bytes.
+        classes: Objects by class.
+        bytes_by_class: Bytes by class.
+        fates: What became of the orphans that this run meant to delete.
+        freed: Bytes that are free now.
+        versions: Versions that were purged.
+        intended: Orphans whose deletion is intended and whose result is not written yet.
+        samples: A few keys of each class and fate, with reasons.
+        refused_in_a_row: Objects that storage refused since the last one that it let go.
+    """
+
+    live: bool
+    objects: int = 0
+    listed_bytes: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+    bytes_by_class: Counter[str] = field(default_factory=Counter)
+    fates: Counter[str] = field(default_factory=Counter)
+    freed: int = 0
+    versions: int = 0
+    intended: int = 0
+    samples: dict[str, list[str]] = field(default_factory=dict)
+    refused_in_a_row: int = 0
+
+    @property
+    def acted(self) -> int:
+        """Objects that a listing does not show any more because of this run."""
+        return self.fates[DELETED] + self.fates[MARKED] + self.fates[PURGED]
+
+    @property
+    def left(self) -> int:
+        """Orphans that were due and that storage did not let go."""
+        return self.fates[FAILED] + self.fates[UNANSWERED]
+
+    def note(self, fate: str, key: bytes, why: str | None = None) -> None:
+        """Count one key under its fate."""
+        self.fates[fate] += 1
+        self.show(fate, key, why)
+
+    def show(self, group: str, key: bytes, why: str | None = None) -> None:
+        """Keep a key as a sample of its class or fate, while there is room."""
+        shown = self.samples.setdefault(group, [])
+        if len(shown) < SAMPLE:
+            text = display_key(key.decode("utf-8", "backslashreplace"))
+            shown.append(text if not why else f"{text}: {why}")
+
+    def note_removal(self, removal: Removal) -> None:
+        """Count what became of a batch."""
+        for fate, keys in (
+            (DELETED, removal.deleted),
+            (MARKED, removal.marked),
+            (PURGED, tuple(removal.purged)),
+            (ALREADY_GONE, removal.already_gone),
+        ):
+            for key in keys:
+                self.note(fate, key)
+        for fate, reasons in ((CHANGED, removal.changed), (FAILED, removal.failed)):
+            for key, why in reasons.items():
+                self.note(fate, key, why)
+        for key, lock in removal.locked.items():
+            self.note(LOCKED, key, str(lock))
+        for key, why in removal.kept.items():
+            self.note(KEPT + why, key)
+        self.freed += removal.freed
+        self.versions += sum(removal.purged.values())
+        let_go = bool(removal.removed() or removal.already_gone)
+        self.refused_in_a_row = (0 if let_go else self.refused_in_a_row) + len(removal.failed)
+
+    def as_detail(self) -> dict[str, Any]:
+        """The totals as `job_run.detail` holds them; a dry run has no number of things done."""
+        detail: dict[str, Any] = {
+            "classes": {name: count for name, count in self.classes.items() if count},
+            "bytes_by_class": {name: size for name, size in self.bytes_by_class.items() if size},
+            "bytes": self.listed_bytes,
+            "samples": self.samples,
+        }
+        if not self.live:
+            return detail
+        return detail | {
+            "fates": {fate: count for fate, count in self.fates.items() if count},
+            "deleted": self.fates[DELETED] + self.fates[PURGED],
+            "marked": self.fates[MARKED],
+            "already_gone": self.fates[ALREADY_GONE],
+            "versions_purged": self.versions,
+            "bytes_freed": self.freed,
+            "objects_left": self.left + self.intended,
+        }
+
+
+def as_text(at: datetime | None) -> str | None:
+    """A moment as the record holds it."""
+    return None if at is None else at.isoformat()

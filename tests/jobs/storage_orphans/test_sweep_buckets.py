@@ -1,0 +1,131 @@
+"""Buckets of several kinds: with versions, with locks, with many objects, without an order."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.settings.orphans import BreakersSettings
+
+if TYPE_CHECKING:
+    from tests.jobs.storage_orphans.conftest import Sweeper
+
+
+def enable_versions(sweep: Sweeper) -> None:
+    sweep.installation.client.put_bucket_versioning(
+        Bucket=sweep.installation.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
+
+
+def versions(sweep: Sweeper, key: str) -> tuple[int, int]:
+    """How many versions and how many delete markers a key has."""
+    answer: Any = sweep.installation.client.list_object_versions(
+        Bucket=sweep.installation.bucket, Prefix=key
+    )
+    return len(answer.get("Versions", [])), len(answer.get("DeleteMarkers", []))
+
+
+def test_a_versioned_bucket_gets_markers_and_nothing_is_called_freed(sweep: Sweeper) -> None:
+    enable_versions(sweep)
+    sweep.put("files/old", body=b"first")
+    sweep.seen_before("files/old")
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 1
+    assert (outcome.detail["marked"], outcome.detail["deleted"]) == (1, 0)
+    assert outcome.detail["bytes_freed"] == 0
+    assert outcome.detail["versioning"] == "enabled"
+    assert versions(sweep, "files/old") == (2, 1)
+    again = sweep()
+    assert again.acted == 0
+    assert versions(sweep, "files/old") == (2, 1), "no second marker"
+
+
+def test_purging_removes_all_versions_of_an_orphan_and_none_of_a_live_object(
+    sweep: Sweeper,
+) -> None:
+    enable_versions(sweep)
+    sweep.installation.document["buckets"]["uploads"]["purge_versions"] = True
+    sweep.put("files/old", "files/used", body=b"first")
+    sweep.seen_before("files/old")
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 1
+    assert outcome.detail["versions_purged"] >= 2
+    assert outcome.detail["bytes_freed"] == 10
+    assert versions(sweep, "files/old") == (0, 0)
+    assert versions(sweep, "files/used") == (2, 0)
+
+
+def test_a_lock_in_the_middle_of_a_batch_keeps_its_object_and_the_others_go(
+    sweep: Sweeper,
+) -> None:
+    client = sweep.installation.client
+    sweep.installation.bucket += "-locked"
+    sweep.installation.document["buckets"]["uploads"] |= {
+        "bucket": sweep.installation.bucket,
+        "purge_versions": True,
+    }
+    client.create_bucket(Bucket=sweep.installation.bucket, ObjectLockEnabledForBucket=True)
+    sweep.put("files/a", "files/c")
+    until = datetime.now(timezone.utc) + timedelta(days=3)
+    client.put_object(
+        Bucket=sweep.installation.bucket,
+        Key="files/b",
+        Body=b"held",
+        ObjectLockMode="COMPLIANCE",
+        ObjectLockRetainUntilDate=until,
+    )
+    sweep.put("files/used")
+    sweep.refer("files/used")
+    assert sweep().ok
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 2
+    assert outcome.detail["fates"]["locked"] == 1
+    assert any("retained until" in sample for sample in outcome.detail["samples"]["locked"])
+    assert sweep.candidates() == {"files/b": "locked"}
+    assert outcome.detail["swept"] is True, "what is locked is not due"
+    again = sweep()
+    assert again.ok, again.error
+    assert again.detail["fates"] == {}, "no hot retry"
+
+
+def test_of_a_bucket_that_is_owned_as_a_whole_the_marker_stays(sweep: Sweeper) -> None:
+    settings = sweep.installation.document["buckets"]["uploads"]
+    del settings["owns"]
+    settings["owns_whole_bucket"] = True
+    sweep.put("stray", "files/used")
+    sweep.refer("files/used")
+    assert sweep().ok
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 1
+    assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}
+    assert sweep().ok
+
+
+def test_a_disk_without_room_for_as_much_as_last_time_is_noticed_before_anything_is_listed(
+    sweep: Sweeper,
+) -> None:
+    sweep.seen_before("files/orphan")
+    sweep.installation.execute("UPDATE orphan_pass SET objects = 1000000000000")
+    outcome = sweep()
+    assert not outcome.ok
+    assert "are needed in" in str(outcome.error)
+    assert sweep.installation.has_object("files/orphan")
+
+
+def test_a_thousand_and_one_orphans_go_in_two_capped_runs(sweep: Sweeper) -> None:
+    orphans = [f"files/{number:04d}" for number in range(1001)]
+    sweep.put(*orphans, body=b"")
+    sweep.seen_before(*orphans)
+    # A batch for a thousand, as servers get it that do not obey conditions.
+    sweep.installation.execute(
+        "UPDATE bucket_adoption SET conditional_delete = 'ignored', probed_at = now()"
+    )
+    for expected, left in ((1000, 1), (1, 0)):
+        outcome = sweep(limit=1000, breakers=BreakersSettings(max_orphan_fraction=1))
+        assert outcome.ok, outcome.error
+        assert (outcome.acted, outcome.detail["deferred"]) == (expected, left)
+    assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}

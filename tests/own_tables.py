@@ -1,0 +1,121 @@
+"""Installations whose reservations are in tables of the operator's: those of docs/own-tables.md."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import yaml
+
+from tests.docs.pages import page
+from tests.installation import Installation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOUR = timedelta(hours=1)
+PAGE = "own-tables.md"
+
+
+def schema(containing: str) -> str:
+    """The SQL block of the page that makes these tables."""
+    (found,) = [
+        block.text
+        for block in page(PAGE).blocks
+        if block.language == "sql" and containing in block.text
+    ]
+    return found
+
+
+def example(containing: str) -> dict[str, Any]:
+    """The settings of the page that speak of this table."""
+    (found,) = [
+        block.text
+        for block in page(PAGE).blocks
+        if block.language == "yaml" and containing in block.text
+    ]
+    document: dict[str, Any] = yaml.safe_load(found)
+    return document
+
+
+@dataclass
+class OwnTables(Installation):
+    """An installation with tables of the operator's, perhaps in another database.
+
+    Attributes:
+        app_url: The database of the operator's tables.
+    """
+
+    app_url: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | {"FILEJOBS_APP_DATABASE_URL": self.app_url}
+
+    def use(self, document: dict[str, Any]) -> None:
+        """Take over the source, the references and the ownership of a settings file."""
+        (bucket,) = document["buckets"].values()
+        own = self.document["buckets"]["uploads"]
+        own["sources"] = bucket["sources"]
+        if "owns_whole_bucket" in bucket:
+            del own["owns"], own["protect"]
+            own["owns_whole_bucket"] = True
+        theirs = document["jobs"]["upload_reservations"]
+        self.job(**{key: theirs[key] for key in ("source", "grace") if key in theirs})
+
+    def source(self, **changes: Any) -> None:
+        """Change what the settings say of the reservation source."""
+        self.document["jobs"]["upload_reservations"]["source"].update(changes)
+
+    def in_the_projects_database(self) -> None:
+        """Take the operator's tables to be where the project's are."""
+        self.app_url = self.database_url
+        del self.document["jobs"]["upload_reservations"]["source"]["database"]
+        for source in self.document["buckets"]["uploads"]["sources"]:
+            del source["database"]
+
+    def app(self, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
+        """Run a statement where the operator's tables are."""
+        with psycopg.connect(self.app_url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def create(self, statements: str) -> None:
+        with psycopg.connect(self.app_url, autocommit=True) as connection:
+            connection.execute(statements.encode())
+
+    def document_row(
+        self,
+        key: str,
+        *,
+        status: str = "reserved",
+        due_ago: timedelta | None = HOUR,
+        body: bytes | None = b"bytes",
+    ) -> uuid.UUID:
+        """One row of `documents`, and its object unless `body` is None."""
+        if body is not None:
+            self.client.put_object(Bucket=self.bucket, Key=key, Body=body)
+        identity = uuid.uuid4()
+        self.app(
+            "INSERT INTO documents (id, status, storage_key, size_bytes, expires_at)"
+            " VALUES (%s, %s, %s, 5, now() - %s::interval)",
+            (identity, status, key, due_ago),
+        )
+        return identity
+
+    def statuses(self) -> dict[str, str]:
+        """The state of each document, by its key."""
+        return dict(self.app("SELECT storage_key, status FROM documents"))
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """The events of the project's chain, in order; only of some kinds when they are given."""
+        bodies = self.execute("SELECT body::jsonb FROM audit_event ORDER BY seq")
+        return [body for (body,) in bodies if not kinds or body["kind"] in kinds]
+
+
+def keys_of(events: Sequence[dict[str, Any]]) -> set[str]:
+    """The keys of rows that events call collected."""
+    return {event["storage_key"] for event in events}
