@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from filejobs_dagster.doctor.locked_rows import (
+    columns_of_the_id,
+    locked_rows,
+    only_source,
+    shuts_others_out,
+)
 from filejobs_dagster.settings.statements import NotOneStatement, parsed
 
 if TYPE_CHECKING:
@@ -24,8 +30,9 @@ def unrepeated(candidates: str, claim: str) -> list[str]:
     The due time, which the candidate query leaves to us, is one of them: the claim compares it
     with `$2`. Predicates are compared as they are written, whatever they are called by: aliases,
     case, parentheses and the sides of a comparison do not matter. A predicate counts when it stands
-    in the claim's own WHERE, or in that of a sub-query which locks the rows it finds, for such a
-    sub-query looks again at a row that has changed.
+    in the claim's own WHERE and speaks of the row that is claimed, or in a query that locks the
+    rows it finds and from which the claim takes the ids, for such a query looks again at a row that
+    has changed.
 
     Args:
         candidates: The candidate query of the settings.
@@ -35,15 +42,22 @@ def unrepeated(candidates: str, claim: str) -> list[str]:
         The predicates as SQL, in the order of the candidate query.
 
     Raises:
-        NotComparable: The candidate query is a UNION, groups rows, or could not be read.
+        NotComparable: The candidate query is a UNION, groups rows, joins what is no plain table,
+            does not read the claim's table, or could not be read.
     """
     try:
         query, change = parsed(candidates), parsed(claim)
     except NotOneStatement as error:
         raise NotComparable("it could not be read") from error
     target = change.this.name if isinstance(change.this, exp.Table) else ""
+    if target not in {table.name for table in query.find_all(exp.Table)}:
+        raise NotComparable(f"it does not read {target or 'a table that the claim changes'} itself")
     wanted = dict(_wanted(query, target))
-    repeated = {_comparable(predicate, change, target) for predicate in _repeated(change, target)}
+    identifiers = columns_of_the_id(query)
+    repeated = {
+        _comparable(predicate, change, target)
+        for predicate in _repeated(change, target, identifiers)
+    }
     return [shown for normal, shown in wanted.items() if normal not in repeated]
 
 
@@ -55,18 +69,27 @@ def _wanted(query: exp.Expr, target: str) -> Iterator[tuple[str, str]]:
     if any(select.args.get(name) for name in ("group", "having", "distinct", "qualify")):
         raise NotComparable("it groups rows or takes out repeated ones")
     for part in _parts(select):
-        for join in part.args.get("joins") or ():
-            for predicate in conjuncts(join.args.get("on")):
-                yield _comparable(predicate, query, target), shown_as_sql(predicate)
-            for column in join.args.get("using") or ():
-                yield f"using {column.name}", f"JOIN … USING ({column.name})"
+        yield from _of_joins(part, query, target)
         for predicate in conjuncts(part.args.get("where")):
-            yield _comparable(predicate, query, target), shown_as_sql(predicate)
+            if not _is_true(predicate):
+                yield _comparable(predicate, query, target), shown_as_sql(predicate)
     due = due_of(select)
     within = exp.LT(this=due.copy(), expression=exp.Parameter(this=exp.Literal.number(2)))
     # The copy has no place in the query; its columns are those of the query's own table.
     within.set("this", _resolved(due, query, target))
     yield _text(within), f"{shown_as_sql(due)} < {CUTOFF}"
+
+
+def _of_joins(part: exp.Select, query: exp.Expr, target: str) -> Iterator[tuple[str, str]]:
+    for join in part.args.get("joins") or ():
+        if not _plain(join.this) or join.method == "NATURAL":
+            raise NotComparable("it joins a sub-query or a function, or has a NATURAL JOIN")
+        if join.this.name == target:
+            raise NotComparable(f"it joins {target} with other rows of its own")
+        for predicate in conjuncts(join.args.get("on")):
+            yield _comparable(predicate, query, target), shown_as_sql(predicate)
+        for column in join.args.get("using") or ():
+            yield f"using {column.name}", f"JOIN … USING ({column.name})"
 
 
 def due_of(select: exp.Select) -> exp.Expr:
@@ -79,20 +102,30 @@ def _parts(select: exp.Select) -> Iterator[exp.Select]:
     """The query, and those in its FROM and its WITH: whatever cuts its rows."""
     yield select
     common = select.args.get("with_")
-    for expression in common.expressions if common else ():
-        if isinstance(expression.this, exp.Select):
-            yield from _parts(expression.this)
+    inner = [expression.this for expression in common.expressions] if common else []
     source = select.args.get("from_")
     if source is not None and isinstance(source.this, exp.Subquery):
-        inner = source.this.unnest()
-        if isinstance(inner, exp.Select):
-            yield from _parts(inner)
+        inner.append(source.this.unnest())
+    for query in inner:
+        if not isinstance(query, exp.Select):
+            raise NotComparable("a part of it is a UNION or the like")
+        yield from _parts(query)
 
 
-def _repeated(change: exp.Expr, target: str) -> Iterator[exp.Expr]:
-    yield from conjuncts(change.args.get("where"))
-    for select in change.find_all(exp.Select):
-        if select.args.get("locks") and only_source(select) == target:
+def _plain(source: exp.Expr) -> bool:
+    """True for a table or a view by its name; false for whatever has predicates of its own."""
+    return isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+
+
+def _is_true(predicate: exp.Expr) -> bool:
+    return isinstance(predicate, exp.Boolean) and bool(predicate.this)
+
+
+def _repeated(change: exp.Expr, target: str, identifiers: set[str]) -> Iterator[exp.Expr]:
+    for condition in conjuncts(change.args.get("where")):
+        yield condition
+        select = locked_rows(condition, change, target, identifiers)
+        if select is not None:
             yield from conjuncts(select.args.get("where"))
 
 
@@ -115,7 +148,10 @@ def _comparable(predicate: exp.Expr, statement: exp.Expr, target: str) -> str:
 
 def _resolved(predicate: exp.Expr, statement: exp.Expr, target: str) -> exp.Expr:
     """A copy in which each column is called by its table's own name, and nothing by an alias."""
-    tables = {table.alias_or_name: table.name for table in statement.find_all(exp.Table)}
+    tables = {
+        table.alias_or_name: _called(table, statement, target)
+        for table in statement.find_all(exp.Table)
+    }
     owners = {
         id(column): column.table and tables.get(column.table, column.table)
         for column in predicate.find_all(exp.Column)
@@ -140,18 +176,18 @@ def _resolved(predicate: exp.Expr, statement: exp.Expr, target: str) -> exp.Expr
     return copy
 
 
+def _called(table: exp.Table, statement: exp.Expr, target: str) -> str:
+    """A table's own name; in a claim, the claimed table in USING or FROM is another row's."""
+    claims = isinstance(statement, exp.Update | exp.Delete) and table is not statement.this
+    if claims and table.name == target and table.find_ancestor(exp.Select) is None:
+        return f"{table.alias_or_name} of another row"
+    return table.name
+
+
 def only_table(column: exp.Column) -> str | None:
     """The table of a column that names none, where its sub-query reads one alone."""
     select = column.find_ancestor(exp.Select)
     return None if select is None else only_source(select)
-
-
-def only_source(select: exp.Select) -> str | None:
-    """The name of the one table that a query reads; None when it reads more, or something else."""
-    source = select.args.get("from_")
-    if source is None or select.args.get("joins") or not isinstance(source.this, exp.Table):
-        return None
-    return str(source.this.name)
 
 
 def _text(expression: exp.Expr) -> str:
@@ -230,4 +266,7 @@ def waits_for_locks(claim: str) -> bool:
         statement = parsed(claim)
     except NotOneStatement:
         return False
-    return not any(lock.args.get("wait") is False for lock in statement.find_all(exp.Lock))
+    return not any(
+        lock.args.get("wait") is False and shuts_others_out(lock)
+        for lock in statement.find_all(exp.Lock)
+    )

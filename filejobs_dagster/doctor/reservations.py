@@ -8,6 +8,7 @@ import psycopg
 
 from filejobs_dagster.doctor.database import NOTICEABLE
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+from filejobs_dagster.doctor.guards import check_guard
 from filejobs_dagster.doctor.indexes import compared_columns, index_for
 from filejobs_dagster.doctor.predicates import (
     NotComparable,
@@ -109,6 +110,9 @@ def _statements(
             return
         yield ok(name, f"{database.address()} plans every statement for the role {role}")
         yield from _whole_tables(name, settings, plans, cursor)
+        guard = check_guard(name, settings.candidates, settings.claim, cursor)
+        if guard is not None:
+            yield guard
 
 
 def _repeats(name: str, settings: ReservationSourceSettings) -> Finding:

@@ -13,8 +13,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.columns import only_column
 from filejobs_dagster.references.operator import Column, OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
@@ -285,6 +285,12 @@ def _answering(source: str) -> Iterator[None]:
         yield
     except ReferencesUnknown:
         raise
+    except DatabaseUnavailable as error:
+        # Its own message says everything; as a cause it would be told again.
+        raise ReferencesUnknown(
+            f"Source {source!r} could not be asked which keys it names, so nothing is deleted. "
+            f"{sanitize(str(error), limit=1000)}"
+        ) from None
     except Exception as error:
         raise ReferencesUnknown(
             f"Source {source!r} could not be asked which keys it names: "

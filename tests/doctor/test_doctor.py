@@ -301,11 +301,11 @@ class TestJobs:
     def test_a_job_without_code_and_a_job_without_threshold_are_warnings(
         self, patient: Patient
     ) -> None:
-        patient.document["jobs"]["audit_seal"] = {"by_hand": True}
+        patient.document["jobs"]["upload_cleanup"] = {"by_hand": True}
         found = patient.findings()["jobs"]
         assert [finding.verdict for finding in found] == ["warning", "warning"]
-        assert "no code for audit_seal" in found[0].found
-        assert "without stale_after: audit_seal" in found[1].found
+        assert "no code for upload_cleanup" in found[0].found
+        assert "without stale_after: upload_cleanup" in found[1].found
 
     def test_live_jobs_that_may_not_delete_are_said(
         self, patient: Patient, monkeypatch: pytest.MonkeyPatch

@@ -510,6 +510,8 @@ def test_comments_at_the_end_percent_signs_and_quotes_are_taken_as_they_stand(
         ("bigint", ["9223372036854775807", "-1", "0"]),
         ("text", ["a,b", '{"c"}', "back\\slash", "NULL", "", "quo\"te'", "é e\u0301"]),
         ("numeric", ["1.50", "100000000000000000000000"]),
+        ("smallint", ["-32768", "7"]),
+        ("varchar(9)", ["A b", "a b"]),
     ],
 )
 def test_ids_of_other_types_survive_the_way_to_the_claim(

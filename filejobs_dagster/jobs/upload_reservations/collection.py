@@ -10,6 +10,7 @@ import psycopg
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
+from filejobs_dagster.jobs.upload_reservations.refused import refuses_a_row
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed, RowsHeld, because
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
@@ -35,19 +36,6 @@ if TYPE_CHECKING:
 
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
-
-
-def refuses_a_row(error: psycopg.Error) -> bool:
-    """Tell whether PostgreSQL refused some row of a statement, so that the others can go on.
-
-    A foreign key does, and any trigger of the operator's, whatever its error code: then the error
-    names a PL/pgSQL function. A missing grant names none, and concerns every row.
-    """
-    if isinstance(error, psycopg.IntegrityError | psycopg.errors.RaiseException):
-        return True
-    if isinstance(error, psycopg.OperationalError):
-        return False
-    return "PL/pgSQL function" in (error.diag.context or "")
 
 
 class Collection:
@@ -251,8 +239,12 @@ class Collection:
         if worked or not (totals.untouched or totals.objects_left) or not self._context.live:
             return None
         fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
+        advice = (
+            "the constraints and triggers that refuse a claim"
+            if totals.classes[CLAIM_REFUSED]
+            else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
+        )
         return (
             f"Of {totals.scanned:,} reservations none could be collected whose bytes are in "
-            f"storage ({fates}). See the samples in the record; check the bucket's permissions, "
-            "and `owns` and `protect` in filejobs.yaml."
+            f"storage ({fates}). See the samples in the record; check {advice}."
         )

@@ -184,6 +184,13 @@ class Candidates:
             "LIMIT $3::bigint) AS due"
         )
 
+    def among(self) -> str:
+        """SQL that counts those of the ids in `$1` that are candidates with a due time."""
+        return (
+            f"SELECT count(*)\n{self._from()}\n"
+            "AND candidate.id = ANY($1) AND candidate.due IS NOT NULL"
+        )
+
     def without_due(self) -> str:
         """SQL that counts rows without a due time, up to `$1`."""
         return (

@@ -24,6 +24,12 @@ from filejobs_dagster.jobs.upload_reservations.operator_statements import (
     shape_query,
     values_for_a_look,
 )
+from filejobs_dagster.jobs.upload_reservations.refused import (
+    NONE_FURTHER,
+    NOTHING_CLAIMED,
+    ROLLED_BACK,
+    refusing,
+)
 from filejobs_dagster.jobs.upload_reservations.source import (
     ClaimUnconfirmed,
     RowsHeld,
@@ -74,6 +80,7 @@ class OperatorTable:
         self._connection = connection
         self._records = records
         self._known_shape: Shape | None = None
+        self._claim_leaves_none = False
 
     @property
     def elsewhere(self) -> bool:
@@ -101,7 +108,9 @@ class OperatorTable:
                 )
             shape = self._shape(cursor)
             moment = database_now(cursor)
-            self._plan(cursor, "claim", self._claim_sql(), values_for_a_look(shape, moment))
+            values = values_for_a_look(shape, moment)
+            self._plan(cursor, "claim", self._claim_sql(), values)
+            self._plan(cursor, "candidates", self._candidates(cursor).among(), values[:1])
             if self._settings.audit is not None:
                 self._plan(cursor, "audit", self._settings.audit, (ids(()), [""], ""))
 
@@ -130,12 +139,12 @@ class OperatorTable:
         """The next candidates.
 
         Raises:
-            SourceRefused: The query returned one id twice.
+            SourceRefused: The query returned one id twice, or the server refused it.
         """
         values: list[Any] = [begins, before, size]
         if after is not None:
             values += [after.due, str(after.id)]
-        with self._reading() as cursor:
+        with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
             cursor.execute(self._candidates(cursor).page(first=after is None), values)
             page = [Reservation(*row) for row in cursor.fetchall()]
         if len({row.id for row in page}) < len(page):
@@ -185,6 +194,7 @@ class OperatorTable:
                     recorded = [row.key for row in won]
         except psycopg.Error as error:
             if recorded is None:
+                self._name_a_broken_connection(error, ROLLED_BACK)
                 raise
             raise ClaimUnconfirmed(
                 f"The database of source {self._settings.name!r} did not confirm a claim: "
@@ -203,17 +213,37 @@ class OperatorTable:
             prepare(cursor, self._shape(cursor))
             for distinct in rounds(wanted):
                 try:
-                    cursor.execute(self._claim_sql(), (ids(row.id for row in distinct), before))
+                    with self._refusing("claim", ROLLED_BACK, rows_alone=True):
+                        cursor.execute(self._claim_sql(), (ids(row.id for row in distinct), before))
                 except psycopg.errors.LockNotAvailable as error:
                     raise RowsHeld(because(error)) from error
                 returned = [row[0] for row in cursor.fetchall()]
                 won += matched(self._settings.name, distinct, returned)
+            if won and not self._claim_leaves_none:
+                self._require_none_left(cursor, won)
             if won and self._settings.audit is not None:
                 keys = [row.key for row in won]
-                cursor.execute(self._settings.audit, (ids(row.id for row in won), keys, run_id))
+                with self._refusing("audit", ROLLED_BACK, rows_alone=True):
+                    cursor.execute(self._settings.audit, (ids(row.id for row in won), keys, run_id))
             # A deferred foreign key speaks now, before anything is written down elsewhere.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         return won
+
+    def _require_none_left(self, cursor: Raw, won: Sequence[Reservation]) -> None:
+        """See once a run that the claim takes rows away from the candidates.
+
+        A client that completes a row afterwards would have a finished upload without bytes.
+        """
+        among = self._candidates(cursor).among()
+        with self._refusing("candidates", ROLLED_BACK):
+            left = self._one(cursor, among, ids(row.id for row in won))
+        if left:
+            raise SourceRefused(
+                f"The claim of source {self._settings.name!r} leaves {left} of {len(won)} rows "
+                f"candidates, to be completed when their bytes are gone. {ROLLED_BACK}. Set the "
+                "state by which a row is no reservation, and let the candidate query ask for it."
+            )
+        self._claim_leaves_none = True
 
     # Statements -------------------------------------------------------------------------------
 
@@ -250,30 +280,34 @@ class OperatorTable:
         row = cursor.fetchone()
         return None if row is None else row[0]
 
-    @contextmanager
-    def _refusing(self, which: str) -> Iterator[None]:
-        """Name the statement that PostgreSQL refuses."""
-        try:
-            yield
-        except psycopg.OperationalError:
-            raise
-        except psycopg.Error as error:
-            raise SourceRefused(
-                f"PostgreSQL refuses {which} of source {self._settings.name!r}: {because(error)}. "
-                "Nothing was claimed. See `filejobs doctor`, and name the schema of each table: "
-                "the statements run with the role's own search path."
-            ) from error
+    def _refusing(
+        self, which: str, so_far: str = NOTHING_CLAIMED, *, rows_alone: bool = False
+    ) -> AbstractContextManager[None]:
+        return refusing(self._settings.name, which, so_far, rows_alone=rows_alone)
 
     # Transactions -----------------------------------------------------------------------------
 
     @contextmanager
     def _reading(self) -> Iterator[Raw]:
-        with (
-            self._database.transaction(self._connection, read_only=True),
-            self._raw() as cursor,
-            self._roles_search_path(cursor),
-        ):
-            yield cursor
+        try:
+            with (
+                self._database.transaction(self._connection, read_only=True),
+                self._raw() as cursor,
+                self._roles_search_path(cursor),
+            ):
+                yield cursor
+        except psycopg.OperationalError as error:
+            self._name_a_broken_connection(error, NONE_FURTHER)
+            raise
+
+    def _name_a_broken_connection(self, error: psycopg.Error, so_far: str) -> None:
+        """Say which of two databases went away; where there is one, everybody knows."""
+        if self.elsewhere and self._connection.closed:
+            raise SourceRefused(
+                f"The connection to {self._database.address()}, the database of source "
+                f"{self._settings.name!r}, broke ({because(error)}). {so_far}. See that its server "
+                "runs; the next run takes what is left."
+            ) from error
 
     def _raw(self) -> AbstractContextManager[Raw]:
         return psycopg.RawCursor(self._connection, row_factory=tuple_row)
