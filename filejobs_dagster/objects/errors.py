@@ -10,71 +10,6 @@ from filejobs_dagster.ledger.sanitize import sanitize
 
 LONGEST_REASON = 500
 
-TRY_AGAIN = frozenset(
-    {
-        "429",
-        "500",
-        "502",
-        "503",
-        "504",
-        "BandwidthLimitExceeded",
-        "ConditionalRequestConflict",
-        "InternalError",
-        "InternalServerError",
-        "OperationAborted",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "SlowDownRead",
-        "SlowDownWrite",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-        "TooManyRequestsException",
-    }
-)
-"""Codes after which the same request may succeed a moment later."""
-
-CONCERNS_EVERY_REQUEST = frozenset(
-    {
-        "301",
-        "307",
-        "401",
-        "429",
-        "503",
-        "AccountProblem",
-        "AllAccessDisabled",
-        "AuthorizationHeaderMalformed",
-        "BandwidthLimitExceeded",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IllegalLocationConstraintException",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidToken",
-        "NoSuchBucket",
-        "NotSignedUp",
-        "PermanentRedirect",
-        "RequestLimitExceeded",
-        "RequestTimeTooSkewed",
-        "ServiceUnavailable",
-        "SignatureDoesNotMatch",
-        "SlowDown",
-        "SlowDownRead",
-        "SlowDownWrite",
-        "TemporaryRedirect",
-        "Throttling",
-        "ThrottlingException",
-        "TokenRefreshRequired",
-        "TooManyRequests",
-        "TooManyRequestsException",
-        "UnrecognizedClientException",
-    }
-)
-"""Codes that say nothing of one key: the next key would meet the same answer."""
-
-
 TOO_BUSY = frozenset(
     {
         "429",
@@ -105,6 +40,43 @@ CREDENTIALS_OVER = frozenset(
     }
 )
 """Codes after which no request will succeed until somebody renews the credentials."""
+
+TRY_AGAIN = TOO_BUSY | frozenset(
+    {
+        "500",
+        "502",
+        "504",
+        "ConditionalRequestConflict",
+        "InternalError",
+        "InternalServerError",
+        "OperationAborted",
+        "RequestTimeout",
+    }
+)
+"""Codes after which the same request may succeed a moment later."""
+
+CONCERNS_EVERY_REQUEST = (
+    TOO_BUSY
+    | CREDENTIALS_OVER
+    | frozenset(
+        {
+            "301",
+            "307",
+            "401",
+            "AccountProblem",
+            "AllAccessDisabled",
+            "AuthorizationHeaderMalformed",
+            "IllegalLocationConstraintException",
+            "NoSuchBucket",
+            "NotSignedUp",
+            "PermanentRedirect",
+            "RequestTimeTooSkewed",
+            "SignatureDoesNotMatch",
+            "TemporaryRedirect",
+        }
+    )
+)
+"""Codes that say nothing of one key: the next key would meet the same answer."""
 
 CONDITION_NOT_MET = frozenset({"412", "PreconditionFailed"})
 """Codes that say that the object is another one than the request named."""

@@ -20,7 +20,7 @@ class Fates:
         self._verdicts: dict[bytes, Verdict] = {}
         self._locks: dict[bytes, Locked] = {}
         self._purged: dict[bytes, int] = {}
-        self._freed = 0
+        self._freed: dict[bytes, int] = {}
 
     def settle(self, key: bytes, verdict: Verdict, lock: Locked | None = None) -> None:
         """Write down what became of a key; the last word counts."""
@@ -29,14 +29,19 @@ class Fates:
         if lock is not None:
             self._locks[key] = lock
 
+    def disbelieve(self, key: bytes, verdict: Verdict) -> None:
+        """Take back that a key is gone, and that its bytes are."""
+        self.settle(key, verdict)
+        self._freed.pop(key, None)
+
     def purged(self, key: bytes, versions: int) -> None:
         """Every version of the key is gone."""
         self._verdicts[key] = Verdict(Fate.DELETED)
         self._purged[key] = versions
 
-    def free(self, size: int) -> None:
-        """So many bytes are gone."""
-        self._freed += size
+    def free(self, key: bytes, size: int) -> None:
+        """So many more bytes of a key are gone."""
+        self._freed[key] = self._freed.get(key, 0) + size
 
     def unanswered(self, keys: Sequence[bytes]) -> list[bytes]:
         """Those of the keys that nothing is known of."""
@@ -57,5 +62,5 @@ class Fates:
             locked={key: self._locks[key] for key in of(Fate.LOCKED)},
             failed=of(Fate.FAILED),
             kept=of(Fate.KEPT),
-            freed=self._freed,
+            freed=sum(self._freed.values()),
         )

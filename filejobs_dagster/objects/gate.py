@@ -240,6 +240,9 @@ class Gate:
                 kept[orphan.key] = f"referenced by {', '.join(named[key])}"
                 continue
             for owner in orphan.owners:
+                if not _is_utf8(owner):
+                    kept[orphan.key] = f"derived from {owner!r}, which no source can be asked for"
+                    break
                 if owner in named:
                     kept[orphan.key] = (
                         f"derived from {owner!r}, which is referenced by {', '.join(named[owner])}"

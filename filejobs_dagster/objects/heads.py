@@ -1,11 +1,11 @@
-"""Looks at single objects (HEAD) as closely as a deletion needs it: time, version, lock."""
+"""Looks at single objects (HEAD): whether each is there, and what the server says of it."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from botocore.exceptions import ClientError, ParamValidationError
 
@@ -16,16 +16,31 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
-from filejobs_dagster.objects.measure import THREADS, Absent
 from filejobs_dagster.objects.removal import Locked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
 
     from filejobs_dagster.objects.targets import Target
+
+THREADS = 8
+
+ReadT = TypeVar("ReadT")
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No object of that key, or no such version of it.
+
+    Attributes:
+        delete_marker: True when older versions lie behind a delete marker.
+    """
+
+    delete_marker: bool
 
 
 @dataclass(frozen=True)
@@ -53,7 +68,30 @@ CloseSighting: TypeAlias = "Present | Absent | StorageError"
 def look_at_targets(
     client: S3Client, bucket: str, targets: Sequence[Target], *, threads: int = THREADS
 ) -> dict[Target, CloseSighting]:
-    """Ask for each target whether it is there, and take the bucket for granted.
+    """Ask for each target whether it is there, as closely as a deletion needs to know it.
+
+    Raises:
+        StorageRejected: No request can succeed: credentials, connection, throttling.
+    """
+    return ask_each(client, bucket, targets, _present, threads=threads)
+
+
+def ask_each(
+    client: S3Client,
+    bucket: str,
+    targets: Sequence[Target],
+    read: Callable[[HeadObjectOutputTypeDef], ReadT],
+    *,
+    threads: int = THREADS,
+) -> dict[Target, ReadT | Absent | StorageError]:
+    """Ask for each target, some at a time, and take the bucket for granted.
+
+    Args:
+        client: From `make_client`.
+        bucket: The bucket's name.
+        targets: Repeated ones count once.
+        read: Makes of the server's answer what is wanted of it.
+        threads: How many requests are under way at once.
 
     Raises:
         StorageRejected: No request can succeed: credentials, connection, throttling.
@@ -63,7 +101,7 @@ def look_at_targets(
         return {}
     with ThreadPoolExecutor(max_workers=min(threads, len(distinct))) as pool:
         try:
-            sightings = list(pool.map(lambda target: _look_at(client, bucket, target), distinct))
+            sightings = list(pool.map(lambda it: _ask(client, bucket, it, read), distinct))
         except StorageRejected:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -94,16 +132,19 @@ def rejected(bucket: str, error: BaseException) -> StorageRejected:
     )
 
 
-def _look_at(client: S3Client, bucket: str, target: Target) -> CloseSighting:
+def _ask(
+    client: S3Client,
+    bucket: str,
+    target: Target,
+    read: Callable[[HeadObjectOutputTypeDef], ReadT],
+) -> ReadT | Absent | StorageError:
     version: dict[str, Any] = {} if target.version is None else {"VersionId": target.version}
     try:
         answer = client.head_object(Bucket=bucket, Key=target.key, **version)
     except ClientError as error:
-        if status_of(error) in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
-            headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-            marker = headers.get("x-amz-delete-marker") == "true"
-            if status_of(error) == HTTPStatus.NOT_FOUND or marker:
-                return Absent(delete_marker=marker)
+        missing = _missing(error, target)
+        if missing is not None:
+            return missing
         if concerns_every_request(error):
             raise rejected(bucket, error) from error
         return described(error)
@@ -112,16 +153,30 @@ def _look_at(client: S3Client, bucket: str, target: Target) -> CloseSighting:
         return described(error)
     except Exception as error:
         raise rejected(bucket, error) from error
+    return read(answer)
+
+
+def _missing(error: ClientError, target: Target) -> Absent | StorageError | None:
+    """What a refusal says of the object's absence; None when it says nothing of it."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    marker = headers.get("x-amz-delete-marker") == "true"
+    status = status_of(error)
+    if marker and status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
+        # Of a version that was named, the header says that this version is itself the marker.
+        if target.version is None:
+            return Absent(delete_marker=True)
+        return StorageError("DeleteMarker", "this version is a delete marker, and it is there")
+    return Absent(delete_marker=False) if status == HTTPStatus.NOT_FOUND else None
+
+
+def _present(answer: HeadObjectOutputTypeDef) -> Present:
     return Present(
         etag=answer.get("ETag", "").strip('"'),
         size=answer.get("ContentLength", 0),
         modified=answer.get("LastModified"),
         version=answer.get("VersionId"),
-        lock=_lock_in(answer),
+        lock=Locked.in_force(
+            until=answer.get("ObjectLockRetainUntilDate") if answer.get("ObjectLockMode") else None,
+            legal_hold=answer.get("ObjectLockLegalHoldStatus") == "ON",
+        ),
     )
-
-
-def _lock_in(answer: Any) -> Locked | None:
-    until = answer.get("ObjectLockRetainUntilDate") if answer.get("ObjectLockMode") else None
-    held = answer.get("ObjectLockLegalHoldStatus") == "ON"
-    return Locked(until=until, legal_hold=held) if until is not None or held else None

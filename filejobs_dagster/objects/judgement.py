@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.objects.heads import Present, look_at_targets, require_bucket
-from filejobs_dagster.objects.measure import Absent
+from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.targets import Fate, Target, Verdict
 
 if TYPE_CHECKING:
@@ -72,15 +71,14 @@ class Judgement:
     def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
         """Look once more at what is about to be sent; see `Supervisor`."""
         keys = list(dict.fromkeys(target.key for target in targets))
-        now = time.monotonic()
-        old = [
-            key
-            for key in keys
-            if key not in self._verdicts
-            and (again or now - self._looked_at.get(key, -HOLDS) >= HOLDS)
-        ]
-        if old:
-            self._look(old if again or len(keys) > 1 else self._and_those_after(old[0]))
+        undecided = [key for key in keys if key not in self._verdicts]
+        if again or len(targets) > 1:
+            self._look(undecided)
+        elif undecided and self._is_old(undecided[0]):
+            self._look(self._and_those_after(undecided[0]))
+        for key in keys:
+            # A look serves one request: between two of them the older versions may have gone.
+            self._looked_at.pop(key, None)
         return {it: self._verdicts[it.key] for it in targets if it.key in self._verdicts}
 
     def of(self, key: str) -> Verdict | None:
@@ -95,6 +93,10 @@ class Judgement:
         """The server asked for fewer requests."""
         self._pace.throttled()
 
+    def _is_old(self, key: str) -> bool:
+        looked_at = self._looked_at.get(key)
+        return looked_at is None or time.monotonic() - looked_at >= HOLDS
+
     def _and_those_after(self, key: str) -> list[str]:
         place = self._place[key]
         following = self._order[place : place + LOOKED_AT_TOGETHER]
@@ -102,6 +104,8 @@ class Judgement:
 
     def _look(self, keys: Sequence[str]) -> None:
         """The objects first, the references last: theirs is the answer that must be the newest."""
+        # The age counts from before the first request: what a slow one takes counts, too.
+        now = time.monotonic()
         seen = look_at_targets(self._client, self._bucket, [Target(key) for key in keys])
         if any(isinstance(sighting, Absent) for sighting in seen.values()):
             require_bucket(self._client, self._bucket)
@@ -111,7 +115,6 @@ class Judgement:
                 self._verdicts[target.key] = verdict
         ready = [key for key in keys if key not in self._verdicts]
         kept = self._admit([self._expected[key] for key in ready]) if ready else {}
-        now = time.monotonic()
         for key in ready:
             reason = kept.get(self._expected[key].key)
             if reason is not None:
@@ -142,13 +145,17 @@ def difference(expected: Expected, etag: str, size: int, modified: datetime | No
     """Say in what an object differs from the one that was judged, or None when in nothing.
 
     Times are compared in whole seconds: some servers list milliseconds and cut them off in HEAD.
+    A size alone is no identity: where neither ETag nor time is known twice, nobody can tell.
     """
     if size != expected.size:
         return f"its size was {expected.size} and is {size}"
-    if expected.etag and etag and etag != expected.etag:
+    knows_etag = bool(expected.etag and etag)
+    if knows_etag and etag != expected.etag:
         return f"its ETag was {expected.etag} and is {etag}"
     if expected.modified >= 0 and modified is not None:
         was, is_now = expected.modified // 1000, int(modified.timestamp())
         if was != is_now:
             return f"it was written {is_now - was} seconds later than the one that was seen"
+    elif not knows_etag:
+        return "neither ETag nor time is known of both, so it may be another object by now"
     return None

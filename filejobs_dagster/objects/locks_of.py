@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -11,6 +10,8 @@ from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.removal import Locked
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mypy_boto3_s3 import S3Client
 
 _NO_LOCK = frozenset(
@@ -28,7 +29,7 @@ def lock_of(client: S3Client, bucket: str, key: str, version: str) -> Locked | N
     """
     until = _retained_until(client, bucket, key, version)
     held = _held(client, bucket, key, version)
-    return Locked(until=until, legal_hold=held) if until is not None or held else None
+    return Locked.in_force(until=until, legal_hold=held)
 
 
 def _retained_until(client: S3Client, bucket: str, key: str, version: str) -> datetime | None:
@@ -36,8 +37,7 @@ def _retained_until(client: S3Client, bucket: str, key: str, version: str) -> da
         answer = client.get_object_retention(Bucket=bucket, Key=key, VersionId=version)
     except (ClientError, BotoCoreError):
         return None
-    until = answer.get("Retention", {}).get("RetainUntilDate")
-    return until if until is not None and until > datetime.now(timezone.utc) else None
+    return answer.get("Retention", {}).get("RetainUntilDate")
 
 
 def _held(client: S3Client, bucket: str, key: str, version: str) -> bool:

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from filejobs_dagster.objects.client import read_versioning
+from filejobs_dagster.objects.keys import needs_single_delete
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.objects.client import Versioning
+
+NULL_VERSION = "null"
+"""The identifier of a version that was written while the bucket kept none."""
 
 ConditionalDelete = Literal["honoured", "single only", "batch only", "ignored", "unsupported"]
 """What a server makes of a deletion that names the ETag: it obeys, in requests for one object, for
@@ -44,6 +48,23 @@ class Manner:
     def names_etag(self) -> bool:
         """True when a deletion names the object's ETag, because the server obeys that."""
         return self.conditional in ("honoured", "single only", "batch only")
+
+    def names_etag_of(self, key: str) -> bool:
+        """The same for one key: some cannot be named in a request for many."""
+        return self.names_etag and not (
+            self.conditional == "batch only" and needs_single_delete(key)
+        )
+
+    def leaves_bytes(self, version: str | None) -> bool:
+        """True when a simple deletion only hides an object, whatever the answer says of it.
+
+        Args:
+            version: Of the current version, as a HEAD named it; None when it named none.
+        """
+        if self.versioning == "enabled":
+            return True
+        # Where versions were kept once, a marker takes the place of the version `null` alone.
+        return self.versioning != "off" and version not in (None, NULL_VERSION)
 
     @property
     def one_by_one(self) -> bool:

@@ -122,13 +122,16 @@ def write_new_marker(client: S3Client, bucket: str, key: str, marker: Marker) ->
 def replace_marker(client: S3Client, bucket: str, key: str, marker: Marker, before: Marker) -> None:
     """Write the marker over one that was read.
 
-    A server that does not know the condition gets none; the marker is read back in any case.
+    A server that does not know the condition gets none, and some take it and do not obey. So the
+    marker is read before, which may be hours after it was last, and read back afterwards.
 
     Raises:
         MarkerTaken: It is another one by now.
         MarkerNotWritten: Storage refused.
-        MarkerUnreadable: It could not be read back.
+        MarkerUnreadable: It could not be read.
     """
+    if read_marker(client, bucket, key) != before:
+        raise MarkerTaken(f"Somebody replaced the marker {key!r} of bucket {bucket!r} meanwhile.")
     try:
         _put(client, bucket, key, marker, {"IfMatch": f'"{before.etag}"'})
     except MarkerTaken:

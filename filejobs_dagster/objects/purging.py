@@ -5,6 +5,10 @@ PRIVATE to the gate: use `Gate.remove`.
 The current version goes last. Killed in between, the object is as it was, without some of its
 history, and the next run finds it again; were the current one gone first, an older version would
 come back to life as the object.
+
+A version's identifier names that version alone, so that an upload between the last look and the
+request survives. The exception is `null` where versions are suspended: an upload takes the place of
+that version, and within the moment of one request is lost with it.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.objects.deletion import DeletionStopped
 from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.heads import THREADS
 from filejobs_dagster.objects.judgement import difference
 from filejobs_dagster.objects.locks_of import lock_of, locks_are_readable
-from filejobs_dagster.objects.measure import THREADS
 from filejobs_dagster.objects.sending import Deleting
 from filejobs_dagster.objects.targets import Fate, Target, Verdict
 from filejobs_dagster.objects.versions import (
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.removal import Expected
 
 _GONE = (Fate.DELETED, Fate.ALREADY_GONE)
+
+STILL_THERE = "reported as gone, and still there"
 
 KEYS_AT_ONCE = 50
 """So many keys' versions are in memory at a time."""
@@ -99,21 +105,32 @@ class Purging:
             self._run(self._ours[start : start + KEYS_AT_ONCE])
 
     def _run(self, ours: Sequence[tuple[str, Expected]]) -> None:
-        removed: dict[str, int] = {}
+        before: dict[str, _Key] = {}
         pending = list(ours)
         ready: list[_Key] = []
         while pending:
             keys = list(self._read(pending))
             for key in keys:
-                key.removed = removed.get(key.text, 0)
-            self._remove_older(keys)
-            removed.update({key.text: key.removed for key in keys})
+                self._go_on(key, before.get(key.text))
+            self._remove_older([key for key in keys if not key.spoiled])
+            before = {key.text: key for key in keys}
             ready += [key for key in keys if key.complete and not key.spoiled]
             # Whoever has more versions than fit into memory comes back for the rest.
             pending = [
                 (key.text, key.expected) for key in keys if not (key.complete or key.spoiled)
             ]
         self._remove_current(ready)
+
+    def _go_on(self, key: _Key, before: _Key | None) -> None:
+        """Count on where the last round ended, unless its versions are there again."""
+        if before is None:
+            return
+        key.removed = before.removed
+        again = {version.identifier for version in before.older}
+        if any(version.identifier in again for version in key.older):
+            # A server that says so for ever would be asked for ever.
+            key.spoiled = True
+            self._fates.disbelieve(key.expected.key, Verdict(Fate.FAILED, STILL_THERE))
 
     def _read(self, ours: Sequence[tuple[str, Expected]]) -> Iterator[_Key]:
         with ThreadPoolExecutor(min(THREADS, len(ours))) as pool:
@@ -145,14 +162,14 @@ class Purging:
                 self._settle_refused(key, version, verdict)
             elif verdict.fate is Fate.DELETED:
                 key.removed += 1
-                self._fates.free(version.size)
+                self._fates.free(key.expected.key, version.size)
 
     def _remove_current(self, keys: Sequence[_Key]) -> None:
         by_target = {Target(key.text, key.current.identifier): key for key in keys}
         for target, verdict in self._send(list(by_target)):
             key = by_target[target]
             if verdict.fate is Fate.DELETED:
-                self._fates.free(key.current.size)
+                self._fates.free(key.expected.key, key.current.size)
                 self._fates.purged(key.expected.key, key.removed + 1)
             else:
                 self._settle_refused(key, key.current, verdict)
@@ -206,8 +223,11 @@ def _first_look(
             f"{found}{advice if found.code == 'AccessDenied' else ''}",
             found.code,
         )
-    current = next((version for version in found.versions if version.latest), None)
-    older = [version for version in found.versions if version is not current]
+    # Each once: pages of some servers overlap, and the current version must not be among the older.
+    by_identifier = {version.identifier: version for version in reversed(found.versions)}
+    latest = [version for version in by_identifier.values() if version.latest]
+    current = latest[0] if len(latest) == 1 else None
+    older = [it for it in reversed(by_identifier.values()) if it is not current]
     if current is None or current.marker:
         return _not_there(hidden=current is not None, any_version=bool(found.versions))
     differs = difference(expected, current.etag, current.size, current.modified)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,17 @@ class Locked:
 
     until: datetime | None
     legal_hold: bool
+
+    @classmethod
+    def in_force(cls, *, until: datetime | None, legal_hold: bool) -> Self | None:
+        """What still forbids it; None when nothing does any more.
+
+        Servers go on naming a retention that has ended. By a clock that is fast, one that has not
+        ended is taken for over: the server then refuses, and nothing is lost.
+        """
+        if until is not None and until <= datetime.now(timezone.utc):
+            until = None
+        return cls(until, legal_hold) if until is not None or legal_hold else None
 
     def __str__(self) -> str:
         """For a report."""

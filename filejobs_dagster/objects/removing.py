@@ -18,7 +18,7 @@ from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Present, look_at_targets
 from filejobs_dagster.objects.judgement import Judgement, difference
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
-from filejobs_dagster.objects.purging import Purging
+from filejobs_dagster.objects.purging import STILL_THERE, Purging
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from filejobs_dagster.objects.sending import Deleting
 from filejobs_dagster.objects.targets import Fate, Target, Verdict
@@ -38,9 +38,6 @@ SPOT_CHECKED = 20
 
 SECONDS_UNTIL_SECOND_LOOK = 1.0
 """A server that deletes in two places is given this long before it is called a liar."""
-
-NULL_VERSION = "null"
-"""The identifier of a version that was written while the bucket kept none."""
 
 _KINDS: Mapping[type[DeletionStopped], StopKind] = {
     StorageRejected: "storage",
@@ -123,7 +120,7 @@ class Removing:
         work = Deleting(
             self._client,
             self._bucket,
-            [Target(key, etag=self._condition(orphan)) for key, orphan in ours],
+            [Target(key, etag=self._condition(key, orphan)) for key, orphan in ours],
             before_request=self._before_request,
             wait=self._wait,
             supervisor=judgement,
@@ -135,22 +132,24 @@ class Removing:
             stopped = error
         for target, verdict in work.verdicts.items():
             orphan = expected[target.key]
-            final = verdict
-            if verdict.fate is Fate.MARKED and self._replaced_by_marker(judgement, target.key):
-                # Where versions are suspended, the marker takes the place of the bytes.
-                final = Verdict(Fate.DELETED)
+            final = self._as_it_is(verdict, judgement.versions.get(target.key))
             self._fates.settle(orphan.key, final)
             if final.fate is Fate.DELETED:
-                self._fates.free(orphan.size)
+                self._fates.free(orphan.key, orphan.size)
         if stopped is not None:
             self._stop(stopped)
 
-    def _condition(self, orphan: Expected) -> str | None:
-        return orphan.etag if self._manner.names_etag and orphan.etag else None
+    def _condition(self, key: str, orphan: Expected) -> str | None:
+        return orphan.etag if orphan.etag and self._manner.names_etag_of(key) else None
 
-    def _replaced_by_marker(self, judgement: Judgement, key: str) -> bool:
-        version = judgement.versions.get(key)
-        return self._manner.versioning == "suspended" and version in (None, NULL_VERSION)
+    def _as_it_is(self, verdict: Verdict, version: str | None) -> Verdict:
+        """Tell marked from deleted by the bucket too: some answers leave DeleteMarker out."""
+        if verdict.fate not in (Fate.DELETED, Fate.MARKED):
+            return verdict
+        if self._manner.leaves_bytes(version):
+            return Verdict(Fate.MARKED)
+        # Where versions are suspended, the marker takes the place of the bytes.
+        return Verdict(Fate.DELETED) if self._manner.versioning == "suspended" else verdict
 
     def _purge(self, ours: Sequence[tuple[str, Expected]]) -> None:
         purging = Purging(
@@ -181,14 +180,13 @@ class Removing:
         if not standing:
             return
         for key in standing:
-            lie = Verdict(Fate.FAILED, "reported as gone, and still there")
-            self._fates.settle(ours[key].key, lie)
+            self._fates.disbelieve(ours[key].key, Verdict(Fate.FAILED, STILL_THERE))
         raise RemovalStopped(
             f"The server of bucket {self._bucket!r} reported {len(gone)} objects as gone. "
-            f"{len(sample)} of them were looked for again, and {len(standing)} are still there, "
-            "unchanged. Its answers cannot be believed, so nothing more was deleted: look at the "
-            "server, at a cache or a proxy in front of it, and at replication that brings objects "
-            "back.",
+            f"{len(sample)} of them were looked for again, and {len(standing)} are still there: "
+            "the object that was seen, or an older version of it. The server's answers cannot be "
+            "believed, so nothing more was deleted: look at the server, at a cache or a proxy in "
+            "front of it, and at replication that brings objects back.",
             "verification",
             self._fates.removal(),
             self._left(),
@@ -203,9 +201,18 @@ class Removing:
         return [
             target.key
             for target, it in seen.items()
-            if isinstance(it, Present)
-            and difference(ours[target.key], it.etag, it.size, it.modified) is None
+            if isinstance(it, Present) and self._is_what_was_removed(ours[target.key], it)
         ]
+
+    def _is_what_was_removed(self, orphan: Expected, found: Present) -> bool:
+        if difference(orphan, found.etag, found.size, found.modified) is None:
+            return True
+        # Of a purged key, whatever is older than what was seen has come back to life.
+        return (
+            self._manner.purges
+            and found.modified is not None
+            and int(found.modified.timestamp()) < orphan.modified // 1000
+        )
 
     def _left(self) -> list[bytes]:
         return self._fates.unanswered([orphan.key for orphan in self._orphans])

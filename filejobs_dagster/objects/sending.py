@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.objects.batch_answer import BatchAnswer
 from filejobs_dagster.objects.deletion import (
     AdmissionFailed,
     DeletionStopped,
@@ -23,17 +24,14 @@ from filejobs_dagster.objects.deletion import (
 )
 from filejobs_dagster.objects.errors import (
     CONDITION_NOT_MET,
-    CREDENTIALS_OVER,
     TOO_BUSY,
     TRY_AGAIN,
     StorageError,
     concerns_every_request,
     described,
-    storage_error,
 )
-from filejobs_dagster.objects.heads import look_at_targets
+from filejobs_dagster.objects.heads import Absent, look_at_targets
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
-from filejobs_dagster.objects.measure import Absent
 from filejobs_dagster.objects.targets import (
     Fate,
     Supervisor,
@@ -163,7 +161,8 @@ class Deleting:
         except Exception as error:
             raise self._rejected(error) from error
         else:
-            self._settle(target, _success(target, marker=answer.get("DeleteMarker", False)))
+            marker = answer.get("DeleteMarker", False)
+            self._settle(target, target.fate_when_gone(marker=marker))
         return []
 
     # In batches -------------------------------------------------------------------------------
@@ -200,34 +199,21 @@ class Deleting:
         self, targets: Sequence[Target], answer: DeleteObjectsOutputTypeDef
     ) -> list[Target]:
         """Settle each target of the batch; return those whose failure may pass."""
-        refused = {
-            (error.get("Key"), error.get("VersionId") or None): storage_error(
-                error.get("Code"), error.get("Message")
-            )
-            for error in answer.get("Errors", [])
-        }
-        # Some servers leave Key out of their answer.
-        confirmed = {
-            (entry.get("Key"), entry.get("VersionId") or None): entry
-            for entry in answer.get("Deleted", [])
-        }
+        said = BatchAnswer(answer)
         again: list[Target] = []
         unnamed: list[Target] = []
         for target in targets:
-            name = (target.key, target.version)
-            # An error weighs more than a success of the same key; some leave out its version.
-            error = refused.get(name) or refused.get((target.key, None))
+            error, success = said.refusal_of(target), said.success_of(target)
             if error is not None:
                 again += self._consider(target, error)
-            elif name in confirmed:
-                marker = confirmed[name].get("DeleteMarker", False)
-                self._settle(target, _success(target, marker=marker))
+            elif success is not None:
+                self._settle(target, success)
             else:
                 unnamed.append(target)
-        again += self._confirm(unnamed, refused.get((None, None)))
-        hopeless = [error for error in refused.values() if error.code in CREDENTIALS_OVER]
-        if hopeless:
-            raise self._stopped(StorageRejected, self._why_rejected(hopeless[0]))
+        again += self._confirm(unnamed, said.nameless)
+        hopeless = said.credentials_over()
+        if hopeless is not None:
+            raise self._stopped(StorageRejected, self._why_rejected(hopeless))
         return again
 
     def _confirm(self, targets: Sequence[Target], refused: StorageError | None) -> list[Target]:
@@ -239,7 +225,7 @@ class Deleting:
         again: list[Target] = []
         for target, sighting in seen.items():
             if isinstance(sighting, Absent):
-                self._settle(target, _success(target, marker=sighting.delete_marker))
+                self._settle(target, target.fate_when_gone(marker=sighting.delete_marker))
             elif refused is not None and refused.code in TRY_AGAIN:
                 again += self._consider(target, refused)
             else:
@@ -257,10 +243,12 @@ class Deleting:
 
         def once() -> list[Target]:
             nonlocal pending, tried
+            if pending:
+                # Before the last look, which would be old after a long pause.
+                self._supervisor.pause(len(pending))
             pending = self._not_withdrawn(pending, again=tried)
             tried = True
             if pending:
-                self._supervisor.pause(len(pending))
                 self._asked, self._sent = pending, 0
                 pending = ask(pending)
             return pending
@@ -365,11 +353,6 @@ class Deleting:
 
 class _Withdrawn(Exception):
     """A request was not sent again, because some of its targets must not go any more."""
-
-
-def _success(target: Target, *, marker: bool) -> Fate:
-    # Of a version, DeleteMarker says that what was removed had been a marker itself.
-    return Fate.MARKED if marker and target.version is None else Fate.DELETED
 
 
 def _advice(bucket: str, error: StorageError) -> str:

@@ -128,17 +128,21 @@ class Inspection:
 def inspect(place: Place) -> Inspection:
     """Read both sides, and judge nothing.
 
+    The bucket first: a run that counts meanwhile raises the database before the marker, so that
+    the marker that was read can be behind the row, and never ahead of it.
+
     Raises:
         psycopg.Error: The database would not say.
     """
-    with place.database.transaction(place.connection, read_only=True) as cursor:
-        identity = _identity(cursor, place.database.schema)
-        row = _row(cursor, place)
+    marker, unreadable = None, None
     try:
         marker = read_marker(place.client, place.bucket, place.marker_key)
     except MarkerUnreadable as error:
-        return Inspection(identity, None, str(error), row)
-    return Inspection(identity, marker, None, row)
+        unreadable = str(error)
+    with place.database.transaction(place.connection, read_only=True) as cursor:
+        identity = _identity(cursor, place.database.schema)
+        row = _row(cursor, place)
+    return Inspection(identity, marker, unreadable, row)
 
 
 def _identity(cursor: psycopg.Cursor[TupleRow], schema: str) -> DatabaseIdentity:

@@ -46,6 +46,15 @@ class Target:
             arguments["IfMatch"] = f'"{self.etag}"'
         return arguments
 
+    def fate_when_gone(self, *, marker: bool) -> Fate:
+        """Deleted or marked.
+
+        Args:
+            marker: What the server says under DeleteMarker. Of a version, it means that what was
+                removed had been a marker itself.
+        """
+        return Fate.MARKED if marker and self.version is None else Fate.DELETED
+
 
 class Fate(Enum):
     """What became of a target."""
@@ -96,7 +105,7 @@ class Supervisor(Protocol):
         ...
 
     def pause(self, targets: int) -> None:
-        """Wait until so many targets may be sent."""
+        """Wait until so many targets may be sent. Called before `withdrawn`: a pause makes old."""
         ...
 
     def throttled(self) -> None:

@@ -101,12 +101,7 @@ class Fence:
             ValueError: The connection is inside a transaction, so the intent is not committed.
             psycopg.Error: The database would not say.
         """
-        status = connection.info.transaction_status
-        if status is not TransactionStatus.IDLE:
-            raise ValueError(
-                f"A fence was asked for on a connection that is {status.name}, not IDLE: what it "
-                "stands behind must be committed first."
-            )
+        _require_idle(connection, "what a fence stands behind must be committed first")
         with connection.transaction(), connection.cursor() as cursor:
             # An id of its own, given out after the intent was committed: a snapshot from before
             # that has an xmin which is no higher.
@@ -117,11 +112,14 @@ class Fence:
         """Who of this database could still act on what it saw before the fence.
 
         Args:
-            connection: Outside a transaction: the server keeps its answer until one ends.
+            connection: Outside a transaction.
 
         Raises:
+            ValueError: The connection is inside a transaction, in which the server keeps what it
+                once said of its sessions: whoever came since would be overlooked.
             psycopg.Error: The database would not say: nothing may be deleted then.
         """
+        _require_idle(connection, "within a transaction the server keeps its first answer")
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute(_OLDER, {"fence": str(self.xid)})
             return tuple(Blocker(pid, name or "", why) for pid, name, why in cursor.fetchall())
@@ -144,6 +142,7 @@ class Fence:
             False when something older is still there: defer, and delete nothing.
 
         Raises:
+            ValueError: As `waiting_for`: delete nothing.
             psycopg.Error: The database would not say: delete nothing.
         """
         ends_at = time.monotonic() + timeout.total_seconds()
@@ -156,3 +155,9 @@ class Fence:
             time.sleep(min(PAUSES[min(looks, len(PAUSES) - 1)], left))
             looks += 1
         return True
+
+
+def _require_idle(connection: Connection, why: str) -> None:
+    status = connection.info.transaction_status
+    if status is not TransactionStatus.IDLE:
+        raise ValueError(f"The connection for a fence is {status.name}, not IDLE: {why}.")

@@ -11,6 +11,7 @@ import pytest
 
 from filejobs_dagster.objects import adoption
 from filejobs_dagster.objects.adoption import (
+    Adopted,
     Place,
     adopt,
     check,
@@ -18,6 +19,7 @@ from filejobs_dagster.objects.adoption import (
     raise_counter,
     remember_probe,
 )
+from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.marker import Marker, read_marker, write_new_marker
 from filejobs_dagster.objects.probe import Probe
 from filejobs_dagster.objects.refusals import (
@@ -34,6 +36,7 @@ from filejobs_dagster.objects.refusals import (
 )
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
+from tests.objects.buckets import BucketForTests
 from tests.objects.orphans import keys_of
 from tests.objects.scripted import Answer, ScriptedS3, errors
 
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
 
 KEY = "filejobs-adopted.json"
 BY = "ada@desk"
@@ -274,6 +279,61 @@ def test_whoever_writes_the_marker_meanwhile_stops_the_run(place: Place) -> None
     with pytest.raises(MarkerTaken, match="Nothing was deleted"):
         raise_counter(place, adopted)
     assert document(place)["adopted_by"] == "somebody else"
+
+
+def disobedient(place: Place, bucket: S3Client) -> Place:
+    """The same bucket behind a server that takes conditions and does not obey them."""
+
+    def forget(request: Any, **_event: object) -> None:
+        for name in ("If-Match", "If-None-Match"):
+            del request.headers[name]
+
+    bucket.meta.events.register("before-sign.s3.PutObject", forget)
+    return replace(place, client=bucket)
+
+
+def test_whoever_writes_the_marker_meanwhile_stops_the_run_on_a_server_without_conditions_too(
+    place: Place, s3_server: EmbeddedS3
+) -> None:
+    own_client = make_client(BucketForTests(endpoint_url=s3_server.endpoint_url))
+    careless = disobedient(place, own_client)
+    adopted = adopt(careless, by=BY)
+    rewrite(place, installation="globex", adopted_by="eve@globex")
+    with pytest.raises(MarkerTaken, match="Nothing was deleted"):
+        raise_counter(careless, adopted)
+    assert document(place)["installation"] == "globex"
+
+
+def test_such_a_server_overwrites_whatever_is_there_control(
+    place: Place, s3_server: EmbeddedS3
+) -> None:
+    own_client = make_client(BucketForTests(endpoint_url=s3_server.endpoint_url))
+    careless = disobedient(place, own_client)
+    adopt(careless, by=BY)
+    own_client.put_object(Bucket=place.bucket, Key=KEY, Body=b"{}", IfMatch='"another"')
+    assert document(place) == {}
+
+
+def test_a_run_that_counts_while_somebody_looks_is_no_restored_database(
+    place: Place, s3_server: EmbeddedS3
+) -> None:
+    """Right before the marker is read, another run raises both sides."""
+    adopted = adopt(place, by=BY)
+    own_client = make_client(BucketForTests(endpoint_url=s3_server.endpoint_url))
+    looking = replace(place, client=own_client)
+    raised: list[Adopted] = []
+
+    with place.database.connect("another run") as connection:
+        other = replace(place, connection=connection)
+
+        def count_once(**_event: object) -> None:
+            if not raised:
+                raised.append(raise_counter(other, adopted))
+
+        own_client.meta.events.register("before-send.s3.GetObject", count_once)
+        found = check(looking)
+    assert (found.marker.counter, found.row.counter) == (2, 2)
+    assert raised == [found]
 
 
 def test_a_row_that_fell_back_meanwhile_stops_the_run(place: Place) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects import purging
+from filejobs_dagster.objects import purging, removing
 from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
-from filejobs_dagster.objects.removal import Removal, RemovalStopped
+from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from tests.objects.orphans import (
     gate_on,
     keys_of,
@@ -20,7 +21,7 @@ from tests.objects.orphans import (
     seen,
     versions_in,
 )
-from tests.objects.scripted import Answer, ScriptedS3, errors
+from tests.objects.scripted import XML, Answer, Request, ScriptedS3, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,6 +219,194 @@ def test_odd_keys_are_purged_and_their_twins_stay(
     removal = gate.remove(orphans, no_proof_needed, PURGE)
     assert removal.purged == {key.encode(): 2 for key in odd}
     assert {key for key, _ in versions_in(client, versioned_bucket)} == {"files/cafe\u0301"}
+
+
+def test_an_upload_between_the_last_look_and_the_request_survives(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    """A version's identifier names that version alone, whatever has become the current one."""
+    history(client, versioned_bucket, "files/a")
+    orphan = seen(client, versioned_bucket, "files/a")
+    asked: list[None] = []
+
+    def upload() -> None:
+        asked.append(None)
+        if len(asked) == 2:
+            put(client, versioned_bucket, "files/a", body=b"uploaded in the last moment")
+
+    removal = gate.remove([orphan], upload, PURGE)
+    assert removal.purged == {b"files/a": 3}
+    assert seen(client, versioned_bucket, "files/a").size == len(b"uploaded in the last moment")
+    assert len(versions_in(client, versioned_bucket)) == 1
+
+
+def test_an_upload_while_the_older_versions_go_keeps_the_one_that_was_seen_too(
+    gate: Gate, client: S3Client, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a")
+    orphan = seen(client, versioned_bucket, "files/a")
+    asked: list[None] = []
+
+    def upload() -> None:
+        asked.append(None)
+        if len(asked) == 1:
+            put(client, versioned_bucket, "files/a", body=b"uploaded in the last moment")
+
+    removal = gate.remove([orphan], upload, PURGE)
+    assert list(removal.changed) == [b"files/a"]
+    assert len(versions_in(client, versioned_bucket)) == 2
+
+
+# Servers that list or answer badly
+
+ETAG = "0123456789abcdef0123456789abcdef"
+THERE = {"ETag": f'"{ETAG}"', "Last-Modified": "Sat, 29 Nov 2025 10:00:00 GMT"}
+ORPHAN = Expected(b"files/a", ETAG, 0, 1764410400_000)
+
+
+def listed(*versions: tuple[str, str], after: str | None = None) -> Answer:
+    """A page of versions: identifier and `latest`, `older` or `marker`; then whence to go on."""
+    entries = [
+        f"<{tag}><Key>files/a</Key><VersionId>{identifier}</VersionId><IsLatest>"
+        f"{str(kind == 'latest').lower()}</IsLatest><LastModified>2025-11-29T10:00:00.000Z"
+        f"</LastModified><Size>0</Size><ETag>&quot;{ETAG}&quot;</ETag></{tag}>"
+        for identifier, kind in versions
+        for tag in ["DeleteMarker" if kind == "marker" else "Version"]
+    ]
+    more = (
+        f"<NextKeyMarker>files/a</NextKeyMarker><NextVersionIdMarker>{after}</NextVersionIdMarker>"
+    )
+    if after is None:
+        more = ""
+    return Answer(
+        body=f"{XML}<ListVersionsResult><IsTruncated>{str(after is not None).lower()}"
+        f"</IsTruncated>{more}{''.join(entries)}</ListVersionsResult>"
+    )
+
+
+class BadServer:
+    """Lists the pages that it is given; deletes and lies as it is told."""
+
+    def __init__(self, *pages: Answer) -> None:
+        self.pages = list(pages)
+        self.deleted: list[str] = []
+        self.answers = True
+        self.head_of_version = Answer(404)
+        self.head_afterwards = Answer(404)
+
+    def __call__(self, request: Request) -> Answer:
+        if "versions" in request.path:
+            return self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
+        if request.method == "HEAD":
+            if "versionId" in request.path:
+                return self.head_of_version
+            return self.head_afterwards if "current" in self.deleted else Answer(headers=THERE)
+        named = re.findall("<VersionId>(.*?)</VersionId>", request.body)
+        self.deleted += named
+        said = "".join(
+            f"<Deleted><Key>files/a</Key><VersionId>{it}</VersionId></Deleted>" for it in named
+        )
+        return Answer(body=f"{XML}<DeleteResult>{said if self.answers else ''}</DeleteResult>")
+
+
+@pytest.fixture
+def bad_gate(scripted_client: S3Client, connection: psycopg.Connection) -> Gate:
+    return gate_on(scripted_client, connection, "acme")
+
+
+def test_pages_that_overlap_do_not_make_the_current_version_one_of_the_older(
+    scripted: ScriptedS3, bad_gate: Gate
+) -> None:
+    server = scripted.script = BadServer(
+        listed(("current", "latest"), ("old", "older"), after="old"),
+        listed(("current", "latest"), ("old", "older"), ("oldest", "older")),
+    )
+    assert bad_gate.remove([ORPHAN], no_proof_needed, PURGE).purged == {b"files/a": 3}
+    assert server.deleted == ["oldest", "old", "current"]
+    assert len(scripted.of("POST")) == 2
+
+
+def test_two_versions_that_are_both_the_latest_are_left_alone(
+    scripted: ScriptedS3, bad_gate: Gate
+) -> None:
+    server = scripted.script = BadServer(listed(("current", "latest"), ("another", "latest")))
+    removal = bad_gate.remove([ORPHAN], no_proof_needed, PURGE)
+    assert "which of its versions is the latest" in removal.failed[b"files/a"]
+    assert server.deleted == []
+
+
+def test_a_marker_that_the_answer_does_not_name_and_that_is_still_there_is_not_called_gone(
+    scripted: ScriptedS3, bad_gate: Gate
+) -> None:
+    server = scripted.script = BadServer(listed(("current", "latest"), ("hides", "marker")))
+    server.answers = False
+    server.head_of_version = Answer(405, headers={"x-amz-delete-marker": "true"})
+    removal = bad_gate.remove([ORPHAN], no_proof_needed, PURGE)
+    assert removal.removed() == ()
+    assert "delete marker" in removal.failed[b"files/a"]
+    assert "current" not in server.deleted
+
+
+def test_versions_that_are_reported_gone_for_ever_do_not_keep_it_busy_for_ever(
+    scripted: ScriptedS3, bad_gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "MOST_AT_ONCE", 2)
+    page = listed(("current", "latest"), ("old", "older"), after="old")
+    server = scripted.script = BadServer(page)
+    removal = bad_gate.remove([ORPHAN], no_proof_needed, PURGE)
+    assert removal == Removal(failed={b"files/a": "reported as gone, and still there"})
+    assert server.deleted == ["old"]
+
+
+def test_an_older_version_that_came_back_to_life_is_found_out(
+    scripted: ScriptedS3, bad_gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "SECONDS_UNTIL_SECOND_LOOK", 0)
+    server = scripted.script = BadServer(listed(("current", "latest"), ("old", "older")))
+    server.head_afterwards = Answer(
+        headers={"ETag": '"another"', "Last-Modified": "Sat, 29 Nov 2025 09:00:00 GMT"}
+    )
+    with pytest.raises(RemovalStopped, match="an older version") as stopped:
+        bad_gate.remove([ORPHAN], no_proof_needed, PURGE)
+    assert stopped.value.kind == "verification"
+    assert stopped.value.so_far.purged == {}
+
+
+def test_a_younger_object_after_the_purge_makes_nobody_a_liar(
+    scripted: ScriptedS3, bad_gate: Gate
+) -> None:
+    server = scripted.script = BadServer(listed(("current", "latest"), ("old", "older")))
+    server.head_afterwards = Answer(
+        headers={"ETag": '"another"', "Last-Modified": "Sat, 29 Nov 2025 10:00:01 GMT"}
+    )
+    assert bad_gate.remove([ORPHAN], no_proof_needed, PURGE).purged == {b"files/a": 2}
+
+
+# Suspended versions
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_where_versions_are_suspended_only_the_orphan_goes(
+    gate: Gate, client: S3Client, versioned_bucket: str, purge: bool
+) -> None:
+    history(client, versioned_bucket, "files/in-use", 2)
+    put(client, versioned_bucket, "files/a", body=b"from before")
+    client.put_bucket_versioning(
+        Bucket=versioned_bucket, VersioningConfiguration={"Status": "Suspended"}
+    )
+    (null,) = put(client, versioned_bucket, "files/null")
+    old = seen(client, versioned_bucket, "files/a")
+    manner = manner_of(client, versioned_bucket, purge_versions=purge, conditional=None)
+    removal = gate.remove([old, null], no_proof_needed, manner)
+    if purge:
+        assert removal.purged == {b"files/a": 1, b"files/null": 1}
+        assert removal.freed == len(b"from before") + len(b"bytes")
+    else:
+        assert removal == Removal(
+            marked=(b"files/a",), deleted=(b"files/null",), freed=len(b"bytes")
+        )
+    assert keys_of(client, versioned_bucket) == {"files/in-use"}
+    assert len([key for key, _ in versions_in(client, versioned_bucket) if "in-use" in key]) == 2
 
 
 # Locks

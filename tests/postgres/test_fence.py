@@ -180,6 +180,29 @@ def test_a_fence_inside_a_transaction_is_refused(database_url: str) -> None:
             Fence.now(connection)
 
 
+def test_whoever_waits_inside_a_transaction_is_refused(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    fence = Fence.now(connection)
+    with psycopg.connect(database_url) as inside:
+        inside.execute("SELECT 1")
+        with pytest.raises(ValueError, match="keeps its first answer"):
+            fence.waiting_for(inside)
+        with pytest.raises(ValueError, match="INTRANS, not IDLE"):
+            fence.wait(inside, AT_ONCE)
+
+
+def test_inside_a_transaction_the_server_keeps_what_it_said_of_its_sessions_control(
+    connection: psycopg.Connection, client: psycopg.Connection, database_url: str
+) -> None:
+    who_has_written = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
+    with psycopg.connect(database_url) as inside:
+        assert inside.execute(who_has_written).fetchone() == (0,)
+        client.execute(INSERT, ("files/a",))
+        assert inside.execute(who_has_written).fetchone() == (0,)
+    assert connection.execute(who_has_written).fetchone() == (1,)
+
+
 # What a role may see
 
 

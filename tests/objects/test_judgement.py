@@ -1,0 +1,210 @@
+"""The last look is taken right before the request, and says no where it cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.objects.manner import Manner
+from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.removal import Expected, Removal
+from tests.objects.buckets import BucketForTests
+from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put
+from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
+
+if TYPE_CHECKING:
+    import psycopg
+    from mypy_boto3_s3 import S3Client
+
+ETAG = "0123456789abcdef0123456789abcdef"
+LAST_MODIFIED = "Sat, 29 Nov 2025 10:00:00 GMT"
+MODIFIED = 1764410400_000
+
+
+def refer(connection: psycopg.Connection, key: str) -> None:
+    connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', %s)", (key,))
+
+
+# When it is taken
+
+
+def test_what_is_referenced_while_a_slow_pace_waits_stays(
+    client: S3Client, bucket: str, connection: psycopg.Connection
+) -> None:
+    """Two requests, one for a batch and one for a key that XML cannot carry, far apart."""
+    orphans = put(client, bucket, "files/a", "files/b ", "files/c")
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        refer(connection, "files/b ")
+
+    pace = Pace(sleep=sleep)
+    pace.rate = 0.01
+    removal = gate_on(client, connection, bucket, pace=pace).remove(orphans, no_proof_needed)
+    assert len(waited) == 1
+    assert waited[0] > 50
+    assert set(removal.deleted) == {b"files/a", b"files/c"}
+    assert removal.kept == {b"files/b ": "referenced by file"}
+    assert keys_of(client, bucket) == {"files/b "}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_is_referenced_between_the_older_versions_and_the_current_one_stays(
+    client: S3Client, versioned_bucket: str, connection: psycopg.Connection, others: int
+) -> None:
+    """Within seconds of the look before: an earlier request has its own."""
+    keys = ["files/a", *(f"files/{number}" for number in range(others))]
+    for key in keys:
+        put(client, versioned_bucket, key, body=b"the older one")
+    orphans = put(client, versioned_bucket, *keys)
+    asked: list[None] = []
+
+    def prove() -> None:
+        asked.append(None)
+        if len(asked) == 1:
+            refer(connection, "files/a")
+
+    purge = Manner("enabled", purge_versions=True)
+    gate = gate_on(client, connection, versioned_bucket)
+    removal = gate.remove(orphans, prove, purge)
+    assert removal.kept == {b"files/a": "referenced by file"}
+    assert len(removal.purged) == others
+    assert keys_of(client, versioned_bucket) == {"files/a"}
+
+
+def test_what_was_gone_after_a_try_that_seemed_to_fail_is_not_asked_for_again(
+    scripted: ScriptedS3, connection: psycopg.Connection
+) -> None:
+    """The server deletes, and its answer is lost; somebody might upload before the next try."""
+    gone: set[str] = set()
+
+    def script(request: Request) -> Answer:
+        if request.method == "POST":
+            gone.update(request.named_keys())
+            return Answer(500, errors("InternalError"))
+        if request.path.rsplit("/", 1)[1] in gone_names():
+            return Answer(404)
+        return Answer(headers={"ETag": f'"{ETAG}"', "Last-Modified": LAST_MODIFIED})
+
+    def gone_names() -> set[str]:
+        return {key.rsplit("/", 1)[1] for key in gone}
+
+    scripted.script = script
+    client = make_client(BucketForTests(endpoint_url=scripted.address, max_attempts=3))
+    orphans = [Expected(f"files/{name}".encode(), ETAG, 0, MODIFIED) for name in "ab"]
+    removal = gate_on(client, connection, "acme").remove(orphans, no_proof_needed)
+    assert removal == Removal(already_gone=(b"files/a", b"files/b"))
+    assert len(scripted.of("POST")) == 1
+
+
+def test_an_orphan_that_is_named_twice_goes_and_counts_once(
+    client: S3Client, bucket: str, connection: psycopg.Connection
+) -> None:
+    (orphan,) = put(client, bucket, "files/a")
+    gate = gate_on(client, connection, bucket)
+    removal = gate.remove([orphan, orphan, orphan], no_proof_needed)
+    assert removal == Removal(deleted=(b"files/a",), freed=5)
+
+
+# What it can tell
+
+
+@pytest.mark.parametrize(
+    ("seen", "headers", "goes"),
+    [
+        ({}, {"ETag": f'"{ETAG}"'}, True),
+        ({}, {"Last-Modified": LAST_MODIFIED}, True),
+        ({"etag": ""}, {"ETag": f'"{ETAG}"', "Last-Modified": LAST_MODIFIED}, True),
+        # A size alone is no identity.
+        ({}, {}, False),
+        ({"etag": ""}, {"ETag": f'"{ETAG}"'}, False),
+        ({"etag": "", "modified": -1}, {"ETag": f'"{ETAG}"'}, False),
+        ({"modified": -1}, {"Last-Modified": LAST_MODIFIED}, False),
+        # A proxy that compresses makes a weak ETag of it: not the same, and so it stays.
+        ({}, {"ETag": f'W/"{ETAG}"', "Last-Modified": LAST_MODIFIED}, False),
+        # A clock that went back is as good a reason as one that went on.
+        ({}, {"ETag": f'"{ETAG}"', "Last-Modified": "Sat, 29 Nov 2025 09:59:59 GMT"}, False),
+        ({"modified": MODIFIED + 999}, {"Last-Modified": LAST_MODIFIED}, True),
+        ({"modified": MODIFIED + 1000}, {"Last-Modified": LAST_MODIFIED}, False),
+    ],
+)
+def test_without_proof_that_it_is_the_same_object_it_stays(
+    scripted: ScriptedS3,
+    scripted_client: S3Client,
+    connection: psycopg.Connection,
+    seen: dict[str, int],
+    headers: dict[str, str],
+    goes: bool,
+) -> None:
+    def script(request: Request) -> Answer:
+        if request.method == "POST":
+            return Answer(body=result(request.named_keys()))
+        return Answer(404) if scripted.of("POST") else Answer(headers=headers)
+
+    scripted.script = script
+    orphan = replace(Expected(b"files/a", ETAG, 0, MODIFIED), **seen)  # type: ignore[arg-type]
+    removal = gate_on(scripted_client, connection, "acme").remove([orphan], no_proof_needed)
+    assert removal.deleted == ((b"files/a",) if goes else ())
+    assert list(removal.changed) == ([] if goes else [b"files/a"])
+
+
+# Marked or deleted
+
+
+@pytest.mark.parametrize(
+    ("versioning", "version", "marked"),
+    [
+        ("enabled", "v1", True),
+        ("enabled", None, True),
+        ("suspended", "v1", True),
+        ("suspended", "null", False),
+        ("unknown", "v1", True),
+        ("unknown", None, False),
+        ("off", None, False),
+    ],
+)
+def test_what_a_marker_only_hides_is_not_called_freed_when_the_answer_does_not_say_so(
+    scripted: ScriptedS3,
+    scripted_client: S3Client,
+    connection: psycopg.Connection,
+    versioning: str,
+    version: str | None,
+    marked: bool,
+) -> None:
+    headers = {"ETag": f'"{ETAG}"', "Last-Modified": LAST_MODIFIED}
+    if version is not None:
+        headers["x-amz-version-id"] = version
+
+    def script(request: Request) -> Answer:
+        if request.method == "POST":
+            return Answer(body=result(request.named_keys()))
+        return Answer(404) if scripted.of("POST") else Answer(headers=headers)
+
+    scripted.script = script
+    gate = gate_on(scripted_client, connection, "acme")
+    orphan = Expected(b"files/a", ETAG, 0, MODIFIED)
+    removal = gate.remove([orphan], no_proof_needed, Manner(versioning))  # type: ignore[arg-type]
+    assert removal == (Removal(marked=(b"files/a",)) if marked else Removal(deleted=(b"files/a",)))
+
+
+def test_a_condition_goes_only_where_the_server_obeys_it(
+    scripted: ScriptedS3, scripted_client: S3Client, connection: psycopg.Connection
+) -> None:
+    """`batch only`: a key that XML cannot carry has a request of its own, which may be refused."""
+    headers = {"ETag": f'"{ETAG}"', "Last-Modified": LAST_MODIFIED}
+
+    def script(request: Request) -> Answer:
+        if request.method == "DELETE":
+            return Answer(501, errors("NotImplemented")) if "if-match" in request.headers else ok
+        return Answer(404) if scripted.of("DELETE") else Answer(headers=headers)
+
+    ok = Answer(204)
+    scripted.script = script
+    gate = gate_on(scripted_client, connection, "acme")
+    orphan = Expected(b"files/a ", ETAG, 0, MODIFIED)
+    removal = gate.remove([orphan], no_proof_needed, Manner(conditional="batch only"))
+    assert removal.deleted == (b"files/a ",)
