@@ -18,7 +18,7 @@ from filejobs_dagster.cli.who import who
 from filejobs_dagster.ledger.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from filejobs_dagster.objects.adoption import Inspection, Place
+    from filejobs_dagster.objects.adoption import Adopted, Inspection, Place
     from filejobs_dagster.settings import Settings
 
 app = typer.Typer(
@@ -26,6 +26,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     add_completion=False,
 )
+
+NOT_TRIED = "not tried yet"
+"""Of an adopted bucket: no live run and no `filejobs doctor --probe` has looked."""
 
 Entry = Annotated[
     str | None,
@@ -97,11 +100,7 @@ def adopt(
             adopted = write(place, by=who(), again=reason if again else None)
         except AdoptionRefused as error:
             _refuse(error, invocation)
-    typer.echo(
-        f"The bucket {place.bucket} belongs to {adopted.marker.installation}, database "
-        f"{adopted.marker.database}; adopted by {adopted.marker.adopted_by} at "
-        f"{adopted.marker.adopted_at}, counter {adopted.marker.counter}."
-    )
+    _tell(place, adopted)
 
 
 @app.command()
@@ -155,6 +154,17 @@ def inspect(
         _print(place, rows, refusal)
     if refusal:
         raise typer.Exit(exits.FAILED)
+
+
+def _tell(place: Place, adopted: Adopted) -> None:
+    marker = adopted.marker
+    environment = marker.environment or "none"
+    typer.echo(
+        f"The bucket {place.bucket} belongs to {marker.installation}, environment {environment}, "
+        f"database {marker.database}; adopted by {marker.adopted_by} at {marker.adopted_at}, "
+        f"counter {marker.counter}.\n"
+        "A live run of storage_orphans may delete in it from now on: begin with a dry one."
+    )
 
 
 def _require_reason(*, again: bool, reason: str | None) -> None:
@@ -221,7 +231,12 @@ def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
             None,
         ),
         ("adopted by", marker and marker.adopted_by, row and row.adopted_by, None),
-        ("conditional delete", None, row and row.conditional_delete, None),
+        (
+            "conditional delete",
+            None,
+            row and (row.conditional_delete or NOT_TRIED),
+            None,
+        ),
         (
             "probed at",
             None,

@@ -36,6 +36,10 @@ LONGEST_FIRST_LINE = 160
 ROOM_FOR_EVERYTHING = 170
 """Columns from which everything fits into one table."""
 
+_WHO_RECORDS = (
+    "Dagster's daemon records a run after its end; where none is running: filejobs mirror"
+)
+
 _HEADINGS = (
     "id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window", "trigger", "scanned",
     "acted", "left", "error",
@@ -83,6 +87,9 @@ def runs(
     Reads filejobs.yaml and the table job_run in a read-only transaction; changes nothing. A run
     stands here once it is over; `filejobs status` shows what is running now.
 
+    Dagster's daemon records a run within minutes of its end; where none is running, `filejobs
+    mirror` does. Left says why due items were left, and how many orphans wait for confirm_after.
+
     A count that is not known reads unknown: the run decided nothing, which is not the same as
     finding nothing. A dry run acts on nothing; its detail says what a live one would have taken.
 
@@ -119,7 +126,7 @@ def runs(
     elif found:
         _print_runs(found, invocation.secrets, full=full)
     else:
-        typer.echo(f"No run of {settings.installation} is recorded that fits.")
+        typer.echo(f"No run of {settings.installation} is recorded that fits. {_WHO_RECORDS}")
 
 
 def _document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
@@ -194,12 +201,12 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
 
 
 def _left(run: RecordedRun) -> str:
-    """Whether due items were left, and why."""
+    """Whether due items were left and why, and how many are not due yet where a job counts them."""
     if run.truncated is None and run.stopped_reason is None:
         return NOT_KNOWN
-    if not run.truncated and run.stopped_reason is None:
-        return "nothing"
-    return run.stopped_reason or "some"
+    left = run.stopped_reason or ("some" if run.truncated else "nothing")
+    waiting = run.detail.get("waiting")
+    return f"{left}; {number(waiting)} wait" if isinstance(waiting, int) and waiting else left
 
 
 def _error(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: bool) -> str:

@@ -78,8 +78,8 @@ def verify(
 
     [bold]Exit codes[/bold]
       0   everything matches, and everything is pinned
-      1   everything matches; some events are unprotected, or there is a
-          warning
+      1   everything matches; some events are unprotected, there is a
+          warning, or the settings name no pins or no public key
       2   something does not match: `filejobs verify` names code and event, and
           docs/audit.md says what each code means
       3   could not verify: the settings, the database or the pins cannot be

@@ -49,6 +49,10 @@ buckets:
     owns: ["files/"]
     min_age: 48h
 
+# Where copies of the seals go. A folder protects nothing; a real installation has a bucket for it.
+audit:
+  pins: {{folder: '{pins}'}}
+
 jobs:
   upload_reservations:
     schedule: "*/15 * * * *"
@@ -101,6 +105,7 @@ def write_files(place: DemoPlace, servers: Servers) -> None:
             bucket=BUCKET,
             endpoint=servers.s3_endpoint,
             batch_size=BATCH_SIZE,
+            pins=_yaml_quoted(place.home / "pins"),
         )
     )
     (place.dagster_home / "dagster.yaml").write_text(shipped_instance())

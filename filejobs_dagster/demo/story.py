@@ -25,6 +25,7 @@ from filejobs_dagster.demo.record import (
     settings_of,
     standings_of_all,
 )
+from filejobs_dagster.demo.sealing import seal_and_verify
 from filejobs_dagster.demo.verify import verify
 from filejobs_dagster.embedded.missing import installed_package
 from filejobs_dagster.postgres.migrate import migrate
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.settings import Settings
 
 STEPS_OF_LOADING = 4
-STEPS_OF_DEMO = STEPS_OF_LOADING + 4
+STEPS_OF_DEMO = STEPS_OF_LOADING + 5
 
 
 @dataclass(frozen=True)
@@ -208,10 +209,23 @@ def _look_back(loaded: Loaded, answers: Answers, progress: Progress) -> None:
     with progress.step("Check what must be true now"):
         checked = verify(loaded.servers, loaded.feature, answers)
         _say_checked(checked, answers, progress)
+    with progress.step("Seal the audit log, and verify it"):
+        _say_sealed(loaded, progress)
     with progress.step("Read the record"):
         record_runs(loaded.place, loaded.environment)
         settings = settings_of(loaded.place, loaded.environment)
         _show_record(settings, progress)
+
+
+def _say_sealed(loaded: Loaded, progress: Progress) -> None:
+    for sealed in seal_and_verify(settings_of(loaded.place, loaded.environment)):
+        progress.say(
+            f"The chain `{sealed.chain}`: sealed, pinned and verified, {sealed.events:,} events."
+        )
+    progress.say(
+        "The pins are in a folder and not signed here, which protects nothing: an installation "
+        "has a key, and a bucket with Object Lock."
+    )
 
 
 def _say_checked(checked: Checked, answers: Answers, progress: Progress) -> None:

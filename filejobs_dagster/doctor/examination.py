@@ -68,6 +68,7 @@ def _installation(
             )
         yield from _buckets(settings, database, connection, secrets, probe=probe)
         yield from _reservations(settings, database, connection, secrets)
+        yield from _audit(settings, database, connection, secrets)
 
 
 def _buckets(
@@ -134,6 +135,17 @@ def _reservations(
         lambda: check_reservation_source(source, bucket.sources, database, connection),
         secrets,
     )
+
+
+def _audit(
+    settings: Settings,
+    database: Database,
+    connection: Connection | None,
+    secrets: tuple[str, ...],
+) -> Iterator[Finding]:
+    from filejobs_dagster.doctor.audit import check_audit  # noqa: PLC0415 (cryptography, boto3)
+
+    yield from _each("audit", lambda: check_audit(settings, database, connection), secrets)
 
 
 def _each(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from filejobs_dagster.doctor.predicates import conjuncts, due_of, only_table, shown_as_sql
+from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
+    conjuncts,
+    due_of,
+    only_table,
+    shown_as_sql,
+)
 from filejobs_dagster.settings.statements import NotOneStatement, parsed
 
 

@@ -10,12 +10,11 @@ from filejobs_dagster.doctor.database import NOTICEABLE
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.doctor.guards import check_guard
 from filejobs_dagster.doctor.indexes import compared_columns, index_for
-from filejobs_dagster.doctor.predicates import (
-    NotComparable,
+from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER, doubt_about
+from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
     changed_table,
     leaves_candidates,
     tables_read,
-    unrepeated,
     waits_for_locks,
 )
 from filejobs_dagster.jobs.upload_reservations.opening import other_database
@@ -117,21 +116,14 @@ def _statements(
 
 def _repeats(name: str, settings: ReservationSourceSettings) -> Finding:
     check = f"{name} claim"
-    try:
-        missing = unrepeated(settings.candidates, settings.claim)
-    except NotComparable as reason:
-        return warning(
-            check,
-            f"the candidate query cannot be compared with the claim: {reason}",
-            "make sure yourself that the claim repeats everything that makes a row a reservation, "
-            "or write the candidate query as one SELECT with a WHERE",
-        )
-    if missing:
+    doubt = doubt_about(settings)
+    if doubt is not None and not doubt.waived:
         return failed(
             check,
-            "the claim does not repeat " + ", and not ".join(f"`{each}`" for each in missing),
-            "add it to the claim's own WHERE, as the candidate query has it: a row that changes "
-            "between the two statements, such as an upload that completes, is lost otherwise",
+            f"{doubt.found}, so live runs refuse",
+            f"{doubt.advice}: a row that changes between the two statements, such as an upload "
+            f"that completes, is lost otherwise. Or make sure of it yourself, and write {WAIVER}: "
+            "true",
         )
     if not leaves_candidates(settings.candidates, settings.claim):
         return failed(
@@ -140,7 +132,21 @@ def _repeats(name: str, settings: ReservationSourceSettings) -> Finding:
             "the same rows again",
             "set the state by which a row is no reservation any more",
         )
-    return ok(check, "the claim repeats every predicate of the candidate query, and the due time")
+    if doubt is not None:
+        return warning(
+            check,
+            doubt.noted(),
+            "look at the claim again whenever one of the two statements or the tables change; "
+            "nobody else does",
+        )
+    repeated = "the claim repeats every predicate of the candidate query, and the due time"
+    if settings.claim_checked_by_hand:
+        return warning(
+            check,
+            f"{repeated}, and {WAIVER} is set all the same",
+            "take the key out, so that a later change of the statements is compared",
+        )
+    return ok(check, repeated)
 
 
 def _locks(name: str, settings: ReservationSourceSettings) -> Finding:

@@ -77,7 +77,7 @@ class PublicKeySettings(Section):
 
     key: PublicKey = Field(
         description="The public key, as `filejobs audit keygen` printed it.",
-        examples=["acme-production/audit+7cf43f3c+AfTyA5KPxRT6fnmjPQRK3M4DuLCCJTzs4zPPnlDuDIzN"],
+        examples=["acme-production/audit+e5bd86b5+AZ+w3XLwnhWpSYggxQEyBWYShOsgMw21WxYoa8k16Mg8"],
     )
     first_seal: StrictInt = Field(
         default=1,
@@ -171,7 +171,7 @@ class AuditSettings(Section):
         default_factory=list,
         description="The keys that the verifier believes. Without any, signatures are not checked.",
         examples=[
-            [{"key": "acme-production/audit+7cf43f3c+AfTyA5KPxRT6fnmjPQRK3M4DuLCCJTzs4zPPnlDuDIzN"}]
+            [{"key": "acme-production/audit+e5bd86b5+AZ+w3XLwnhWpSYggxQEyBWYShOsgMw21WxYoa8k16Mg8"}]
         ],
     )
     unsigned_through: StrictInt = Field(

@@ -102,6 +102,13 @@ class ReservationSourceSettings(Section):
             "where id = any($1) and status = 'reserved' and expires_at < $2 returning storage_key"
         ],
     )
+    claim_checked_by_hand: StrictBool = Field(
+        default=False,
+        description="You have made sure that the claim leaves alone what was completed meanwhile, "
+        "although a comparison with the candidate query cannot see it. Without it, live runs "
+        "refuse such a claim.",
+        examples=[False],
+    )
     audit: AuditStatement | None = Field(
         default=None,
         description="A statement that writes an audit event of your own in the claim's "

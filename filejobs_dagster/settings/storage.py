@@ -320,7 +320,8 @@ def _without_age(said: Mapping[str, Any]) -> Iterator[Found]:
             ("min_age",),
             mistake(
                 "it is missing",
-                "write the age under which no unreferenced object is an orphan; for example min_age: 48h",
+                "write the age under which no unreferenced object is an orphan; for example "
+                "min_age: 48h",
             ),
         )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KEY = "FILEJOBS_AUDIT_KEY"
 SIGNER = generate("desk/audit")
 FILE = "0b3c5a1e-8f0e-4c55-9f0b-0c2d8f1f6a77"
-EVENTS = [
+EVENTS: list[dict[str, object]] = [
     {
         "kind": "upload_reservation.collected",
         "job": "upload_reservations",

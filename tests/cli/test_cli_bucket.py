@@ -41,7 +41,8 @@ def test_adopt_says_to_whom_the_bucket_belongs_and_a_second_time_the_same(
     first, second = desk.call("bucket", "adopt", "uploads"), desk.call("bucket", "adopt")
     assert (first.exit_code, second.exit_code) == (0, 0), first.output
     assert first.stdout == second.stdout
-    assert f"The bucket {bucket} belongs to desk, database " in first.stdout
+    assert f"The bucket {bucket} belongs to desk, environment staging, database " in first.stdout
+    assert "begin with a dry one" in first.stdout
     assert "counter 1." in first.stdout
     assert json.loads(s3_client.get_object(Bucket=bucket, Key=KEY)["Body"].read())["counter"] == 1
 
@@ -62,6 +63,7 @@ def test_inspect_shows_both_sides_and_changes_nothing(
     assert rows["installation"] == ["desk", "desk", "desk"]
     assert rows["environment"] == ["staging", "staging", "staging"]
     assert rows["counter"] == ["1", "1", "-"]
+    assert rows["conditional delete"] == ["-", "not tried yet", "-"]
     assert rows["server"][0] == rows["server"][1]
 
 

@@ -74,6 +74,16 @@ def test_window_trigger_and_what_was_left_are_shown(desk: Desk) -> None:
     assert (run["truncated"], run["stopped_reason"]) == (True, "limit")
 
 
+def test_orphans_that_are_not_due_yet_are_not_called_nothing(desk: Desk) -> None:
+    waiting = {"truncated": False, "stopped_reason": None, "waiting": 1500}
+    desk.record(detail=waiting)
+    assert "nothing; 1,500 wait" in desk.call("runs").stdout
+    desk.record(detail=waiting | {"truncated": True, "stopped_reason": "limit"})
+    assert "limit; 1,500 wait" in desk.call("runs").stdout
+    desk.record(detail=waiting | {"waiting": 0})
+    assert desk.call("runs").stdout.count("wait") == 2
+
+
 def test_a_record_without_details_is_shown_with_unknowns(desk: Desk) -> None:
     desk.record(detail={"window": "odd", "trigger": None, "truncated": "yes"})
     (run,) = listed(desk)
@@ -103,6 +113,7 @@ def test_no_run_is_said_and_is_no_failure(desk: Desk) -> None:
     said = desk.call("runs")
     assert said.exit_code == 0
     assert "No run of desk is recorded" in said.stdout
+    assert "filejobs mirror" in said.stdout
     assert listed(desk) == []
 
 

@@ -386,3 +386,11 @@ def test_status_works_where_nothing_can_be_written(desk: Desk) -> None:
     name = desk.connection.info.dbname
     desk.connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     assert desk.call("status", "--check").exit_code == 0
+
+
+def test_a_threshold_for_a_job_that_changes_nothing_is_met_by_its_dry_runs(desk: Desk) -> None:
+    desk.record("audit_verify", mode="dry", scanned=5, acted=0)
+    desk.record()
+    said = desk.call("status", "--check", "--stale-after", "audit_verify=1h")
+    assert said.exit_code == 0, said.output
+    assert "audit_verify ok" in said.stdout

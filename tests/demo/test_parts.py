@@ -180,6 +180,7 @@ def test_the_demos_settings_are_right(tmp_path: Path) -> None:
             bucket="demo-uploads",
             endpoint="http://127.0.0.1:40000",
             batch_size=100,
+            pins="/somewhere/it''s/pins",
         )
     )
     names = ("FILEJOBS_DATABASE_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")

@@ -138,7 +138,7 @@ def role(connection: psycopg.Connection, database_url: str) -> Iterator[str]:
     """The address of the database for a role that owns nothing."""
     name = f"auditor_{uuid.uuid4().hex}"
     connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
-    yield make_conninfo(**{**conninfo_to_dict(database_url), "user": name})
+    yield make_conninfo(database_url, user=name)
     connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
     connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 

@@ -105,6 +105,9 @@ def test_each_predicate_that_the_claim_does_not_repeat_is_named(documents: OwnTa
     assert claim.verdict == "failed"
     assert "`status = 'reserved'`" in claim.found
     assert "`expires_at < $2`" in claim.found
+    assert "live runs refuse" in claim.found
+    assert "`AND status = 'reserved' AND expires_at < $2`" in claim.advice
+    assert "claim_checked_by_hand: true" in claim.advice
     assert found[f"{NAME} locks"].verdict == "warning"
 
 
@@ -203,11 +206,48 @@ def test_a_table_that_no_source_reads_is_a_warning(documents: OwnTables) -> None
     assert findings(documents)[f"{NAME} references"].verdict == "warning"
 
 
-def test_a_union_cannot_be_compared_and_is_no_failure(documents: OwnTables) -> None:
-    documents.source(
-        candidates="select id, storage_key, expires_at from public.documents where false union all"
-        " select id, storage_key, expires_at from public.documents where status = 'reserved'"
-    )
+UNION = (
+    "select id, storage_key, expires_at from public.documents where false union all"
+    " select id, storage_key, expires_at from public.documents where status = 'reserved'"
+)
+CARELESS = "delete from public.documents where id = any($1) returning storage_key"
+
+
+def test_a_union_cannot_be_compared_and_fails_because_live_runs_refuse_it(
+    documents: OwnTables,
+) -> None:
+    documents.source(candidates=UNION)
+    finding = findings(documents)[f"{NAME} claim"]
+    assert finding.verdict == "failed"
+    assert "UNION" in finding.found
+    assert "live runs refuse" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"candidates": UNION}, "UNION or the like; claim_checked_by_hand waives it"),
+        ({"claim": CARELESS}, "`expires_at < $2`; claim_checked_by_hand waives it"),
+        ({}, "claim_checked_by_hand is set all the same"),
+    ],
+    ids=["a union", "a careless claim", "without need"],
+)
+def test_a_claim_for_which_somebody_vouches_is_a_warning(
+    documents: OwnTables, changes: dict[str, str], said: str
+) -> None:
+    documents.source(**changes, claim_checked_by_hand=True)
     finding = findings(documents)[f"{NAME} claim"]
     assert finding.verdict == "warning"
-    assert "UNION" in finding.found
+    assert said in finding.found
+
+
+def test_the_key_waives_no_claim_after_which_the_row_is_still_a_candidate(
+    documents: OwnTables,
+) -> None:
+    documents.source(
+        claim="update public.documents set size_bytes = 0 where id = any($1) returning storage_key",
+        claim_checked_by_hand=True,
+    )
+    finding = findings(documents)[f"{NAME} claim"]
+    assert finding.verdict == "failed"
+    assert "claim the same rows again" in finding.found

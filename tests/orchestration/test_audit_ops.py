@@ -122,8 +122,8 @@ def test_a_trim_says_what_it_refuses_by_its_code(code: Code) -> None:
     with code.installation.database.connect("test") as connection, connection.transaction():
         connection.execute("SET LOCAL session_replication_role = replica")
         connection.execute("UPDATE audit_event SET body = '{}' WHERE seq = 4")
-    for asked in ({}, {"dry_run": False}):
-        result = code.run("audit_trim", **asked)
+    for dry_run in (True, False):
+        result = code.run("audit_trim", dry_run=dry_run)
         assert not result.success
         assert "a: VERIFY_FAILED: EV_BODY" in failure_of(result)
 

@@ -69,6 +69,20 @@ def test_a_run_says_why_the_operators_statement_was_refused(
     assert documents.statuses()["files/1"] == "reserved"
 
 
+def test_a_live_run_refuses_a_claim_that_repeats_nothing_and_a_dry_run_does_not(
+    documents: OwnTables, own_code: Code
+) -> None:
+    documents.source(claim="delete from public.documents where id = any($1) returning storage_key")
+    documents.document_row("files/1")
+
+    said = failure_of(own_code.run(dry_run=False))
+
+    assert "does not repeat `status = 'reserved'`" in said
+    assert documents.statuses()["files/1"] == "reserved"
+    assert documents.keys() == {"files/kept", "files/1"}
+    assert own_code.run(dry_run=True).success
+
+
 def test_the_backlog_sensor_counts_in_the_operators_table(
     documents: OwnTables, own_code: Code
 ) -> None:

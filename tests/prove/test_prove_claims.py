@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from filejobs_dagster.audit.pins.s3 import S3Pins
 from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.jobs.upload_reservations import collection
 from filejobs_dagster.ledger import standing
@@ -279,3 +280,17 @@ def test_an_append_that_only_the_constraints_keep_from_forking_is_found_out(
     assert not finding.held
     assert finding.error is not None
     assert "UniqueViolation" in finding.error
+
+
+def test_the_edited_event_is_found_by_its_pin_alone(stage: Stage) -> None:
+    finding = try_claim("audit-edited", stage)
+    assert careless_of(finding)["the check says"] == "matches"
+    assert careless_of(finding)["what it found"] == "nothing"
+    assert guarded_of(finding)["before the edit it said"] == "matches"
+    assert guarded_of(finding)["what it found"] == "PIN_HEAD, PIN_ROOT, SEAL_PIN_MISMATCH"
+
+
+def test_a_pin_that_is_not_read_is_found_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(S3Pins, "list", lambda *_: [])
+    finding = try_claim("audit-edited", stage)
+    assert not finding.held

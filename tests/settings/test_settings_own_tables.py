@@ -51,6 +51,22 @@ def test_the_examples_of_the_page_are_accepted_and_their_secrets_known(files: Fi
         assert "hunter3" not in repr(loaded.settings)
 
 
+def test_nobody_vouches_for_a_claim_unless_the_settings_say_so(files: Files) -> None:
+    for changes, means in (({}, False), ({"claim_checked_by_hand": True}, True)):
+        settings = read(files, documents(**changes)).settings
+        assert settings is not None
+        source = reservation_source(settings)
+        assert source is not None
+        assert source.claim_checked_by_hand is means
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_who_vouches_says_true_or_false(files: Files, value: object) -> None:
+    loaded = read(files, documents(claim_checked_by_hand=value))
+    said = the_problem(loaded, "jobs.upload_reservations.source.claim_checked_by_hand")
+    assert "true" in said
+
+
 @pytest.mark.parametrize(
     ("claim", "said"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.prove.claims import (
+    audit_edited,
     audit_fork,
     bytes_before_commit,
     completed_upload,
@@ -27,6 +28,7 @@ CLAIMS: list[Claim] = [
     null_counts.CLAIM,
     one_record.CLAIM,
     audit_fork.CLAIM,
+    audit_edited.CLAIM,
     orphan_referenced.CLAIM,
     half_a_source.CLAIM,
 ]

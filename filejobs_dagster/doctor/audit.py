@@ -1,0 +1,207 @@
+"""The audit chain: the key, whom the verifier believes, and the place of the pins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.audit.keys import UnusableKey
+from filejobs_dagster.audit.pins.store import PinStoreUnusable
+from filejobs_dagster.doctor.buckets import judged_clock
+from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.jobs.audit_setup import origin_of, signers_of, store_of, trusted_of
+from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.postgres.clock import database_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filejobs_dagster.audit.keys import Ed25519Signer
+    from filejobs_dagster.audit.pins.store import PinStore
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import PlaceSettings, Settings
+
+JOBS = ("audit_seal", "audit_trim", "audit_verify")
+
+# What the three jobs do. SELECT … FOR UPDATE needs UPDATE as well.
+NEEDED: dict[str, tuple[tuple[str, str], ...]] = {
+    "audit_verify": tuple(
+        (table, "SELECT")
+        for table in (
+            "audit_event",
+            "audit_seal",
+            "audit_checkpoint",
+            "audit_restore",
+            "audit_hold",
+        )
+    ),
+    "audit_seal": (
+        ("audit_event", "SELECT"),
+        ("audit_seal", "SELECT"),
+        ("audit_seal", "INSERT"),
+        ("audit_checkpoint", "SELECT"),
+        ("audit_restore", "SELECT"),
+        ("audit_hold", "SELECT"),
+        ("audit_pin", "SELECT"),
+        ("audit_pin", "INSERT"),
+    ),
+    "audit_trim": (
+        ("audit_event", "SELECT"),
+        ("audit_event", "DELETE"),
+        ("audit_seal", "SELECT"),
+        ("audit_checkpoint", "SELECT"),
+        ("audit_checkpoint", "INSERT"),
+        ("audit_restore", "SELECT"),
+        ("audit_hold", "SELECT"),
+        ("audit_pin", "SELECT"),
+        ("audit_pin", "INSERT"),
+    ),
+}
+
+_LACKING = """
+SELECT DISTINCT format('%%s on %%s', privilege, name)
+  FROM unnest(%(tables)s::text[], %(privileges)s::text[]) AS needed (name, privilege)
+ WHERE to_regclass(name) IS NOT NULL
+   AND NOT has_table_privilege(to_regclass(name), privilege)
+ ORDER BY 1
+"""
+
+
+def check_audit(
+    settings: Settings, database: Database, connection: Connection | None
+) -> Iterator[Finding]:
+    """Look at what sealing, trimming and verifying need. Nothing is written.
+
+    Args:
+        settings: All of them.
+        database: Whose clock decides.
+        connection: An open connection to it, or None when it does not answer.
+    """
+    asked = [job for job in JOBS if job in settings.jobs]
+    if not asked:
+        yield warning(
+            "audit",
+            "no job seals the audit chains, so whoever may write the database can change them "
+            "unseen",
+            "put audit_seal and audit_verify under jobs (docs/audit.md)",
+        )
+        return
+    yield from _privileges(asked, database, connection)
+    yield from _keys(settings)
+    yield from _place("pins", settings, settings.audit.pins, database, connection)
+    if settings.audit.archive is not None:
+        yield from _place("archive", settings, settings.audit.archive, database, connection)
+
+
+def _privileges(
+    asked: list[str], database: Database, connection: Connection | None
+) -> Iterator[Finding]:
+    if connection is None:
+        yield skipped("audit privileges", "the database does not answer")
+        return
+    pairs = [pair for job in asked for pair in NEEDED[job]]
+    with database.transaction(connection, read_only=True) as cursor:
+        cursor.execute(
+            _LACKING,
+            {"tables": [one[0] for one in pairs], "privileges": [one[1] for one in pairs]},
+        )
+        lacking = [row[0] for row in cursor.fetchall()]
+    if lacking:
+        yield failed(
+            "audit privileges",
+            f"for {', '.join(asked)} the role lacks {', '.join(lacking)}",
+            "GRANT them to the role, as the owner of the tables",
+        )
+    else:
+        yield ok("audit privileges", f"the role may do what {', '.join(asked)} do")
+
+
+def _keys(settings: Settings) -> Iterator[Finding]:
+    origin = f"origin {origin_of(settings)}"
+    try:
+        signers = signers_of(settings)
+    except UnusableKey as error:
+        yield failed("audit key", str(error), "audit_seal and audit_trim refuse until then")
+        return
+    trusted = trusted_of(settings)
+    if not signers:
+        yield warning(
+            "audit key",
+            f"{origin}; no key signs here",
+            "where audit_seal runs, make one with `filejobs audit keygen`; on a machine that only "
+            "verifies, this is as it should be",
+        )
+    else:
+        yield from _signing(signers[0], origin, settings)
+    if not trusted.configured:
+        yield warning(
+            "audit public keys",
+            "none, so signatures are not checked",
+            "write audit.public_keys",
+        )
+    else:
+        names = ", ".join(f"{one.key.name} ({one.key.key_id.hex()})" for one in trusted.keys)
+        yield ok("audit public keys", names)
+
+
+def _signing(signer: Ed25519Signer, origin: str, settings: Settings) -> Iterator[Finding]:
+    said = f"{origin}; {signer.name} ({signer.key_id.hex()}) signs"
+    trusted = trusted_of(settings)
+    in_use = [one.key for one in trusted.keys if one.last_seal is None]
+    if trusted.configured and signer.verifier not in in_use:
+        yield failed(
+            "audit key",
+            f"{said}, and is none of the public keys without last_seal",
+            "write its public key under audit.public_keys with first_seal, or new seals are "
+            "refused with KEY_UNKNOWN",
+        )
+    else:
+        yield ok("audit key", said)
+
+
+def _place(
+    name: str,
+    settings: Settings,
+    place: PlaceSettings | None,
+    database: Database,
+    connection: Connection | None,
+) -> Iterator[Finding]:
+    check = f"audit {name}"
+    if place is None:
+        yield warning(
+            check,
+            "there is no place outside of the database: whoever may write it can make new seals",
+            "write audit.pins, best a bucket of another account with Object Lock",
+        )
+        return
+    try:
+        store = store_of(settings, place)
+        store.list(f"{origin_of(settings)}/")
+        protects = store.protects
+    except (PinStoreUnusable, BucketUnavailable) as error:
+        yield failed(check, str(error), "nothing is sealed, trimmed or verified until it answers")
+        return
+    if protects:
+        yield ok(check, store.description)
+    else:
+        yield warning(
+            check,
+            store.description,
+            "use a bucket that was made with Object Lock, in an account that the database's "
+            "administrators cannot enter",
+        )
+    yield from _clock(f"{check} clock", store, database, connection)
+
+
+def _clock(
+    check: str, store: PinStore, database: Database, connection: Connection | None
+) -> Iterator[Finding]:
+    if connection is None:
+        yield skipped(check, "the database does not answer, so there is nothing to compare with")
+        return
+    outside = store.now()
+    with database.transaction(connection, read_only=True) as cursor:
+        ours = database_now(cursor)
+    if outside is None:
+        yield ok(check, f"the place has no clock of its own; the database says {ours:%H:%M:%S}")
+    else:
+        yield judged_clock(check, ours, outside)

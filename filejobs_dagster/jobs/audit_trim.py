@@ -1,0 +1,227 @@
+"""audit_trim: removes the oldest events of each audit chain, with a receipt, or refuses by code.
+
+`scanned` is the number of events that are older than the retention, `acted` the number of those
+that were removed. What keeps a chain from being trimmed is recorded by its code and fails the run;
+the other chains go on. A dry run verifies as a live one does, says what would go, and writes
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.audit.trim import Batch, TrimPlan, TrimPolicy, trim_chain
+from filejobs_dagster.audit.verify import known_chains
+from filejobs_dagster.jobs.audit_troubles import (
+    SHOWN,
+    Troubles,
+    recorded_after,
+    teaching,
+    where_pins_are,
+)
+from filejobs_dagster.ledger.outcome import Outcome
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.context import RunContext
+
+JOB = "audit_trim"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Limits of one run.
+
+    Attributes:
+        limit: Most events to remove, over all chains.
+        batch_size: Events in one transaction.
+        max_runtime: No further batch is begun after this.
+    """
+
+    limit: int = 1_000_000
+    batch_size: int = 10_000
+    max_runtime: timedelta = timedelta(minutes=30)
+
+
+def run(context: RunContext, request: Request, policy: TrimPolicy) -> Outcome:
+    """Trim every chain, or in a dry run say what would go.
+
+    Args:
+        context: The run.
+        request: Its limits.
+        policy: How chains are trimmed; its `batch` is the request's.
+
+    Returns:
+        The outcome: failed when any chain was refused.
+
+    Raises:
+        JobFailed: The chains could not be listed; nothing was removed.
+        GivenUp: The run's record stands already; batches before stay, with their receipts.
+        LeaseLost: Its locks are gone.
+    """
+    with teaching():
+        chains = known_chains(context.database, context.connection, policy.verify)
+        about = where_pins_are(policy.verify)
+    trimming = _Trimming(context, request, policy, about)
+    for chain in chains:
+        if trimming.may_go_on():
+            trimming.trim(chain)
+        else:
+            trimming.left_out.append(chain)
+    return trimming.outcome()
+
+
+@dataclass
+class _Work:
+    """What was done to one chain.
+
+    Attributes:
+        chain: Which.
+        plan: How far it was to go; None when that was refused.
+        removed: Events.
+        batches: Transactions.
+        reached: The last event that went.
+        oldest_left: Since when the oldest event that was due and is left is due.
+    """
+
+    chain: str
+    plan: TrimPlan | None = None
+    removed: int = 0
+    batches: int = 0
+    reached: int = 0
+    oldest_left: datetime | None = None
+
+    def take(self, batch: Batch) -> None:
+        self.removed += batch.to_seq - batch.from_seq + 1
+        self.batches += 1
+        self.reached = batch.to_seq
+
+
+@dataclass
+class _Trimming:
+    """A run at work."""
+
+    context: RunContext
+    request: Request
+    policy: TrimPolicy
+    about: dict[str, Any]
+    works: list[_Work] = field(default_factory=list)
+    troubles: Troubles = field(default_factory=Troubles)
+    left_out: list[str] = field(default_factory=list)
+    stopped: str | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def may_go_on(self, batch: int = 1) -> bool:
+        """Whether time and limit leave room for one more batch; else `stopped` says which."""
+        if self._removed() + batch > self.request.limit:
+            self.stopped = "limit"
+        elif time.monotonic() - self.began >= self.request.max_runtime.total_seconds():
+            self.stopped = "max_runtime"
+        return self.stopped is None
+
+    def trim(self, chain: str) -> None:
+        context, work = self.context, _Work(chain)
+        self.works.append(work)
+        size = min(self.request.batch_size, self.request.limit - self._removed())
+
+        def go_on(before: Batch | None) -> bool:
+            if before is not None:
+                work.take(before)
+                self._commit()
+                context.log.info("chain %s: removed up to event %s", chain, f"{work.reached:,}")
+            context.prove_alive()
+            return self.may_go_on(size)
+
+        with self.troubles.of(chain):
+            trimmed = trim_chain(
+                context.database,
+                context.connection,
+                chain,
+                replace(self.policy, batch=size),
+                live=context.live,
+                actor=context.identity.holder,
+                run_id=context.identity.run_id,
+                go_on=go_on,
+            )
+            work.plan = trimmed.plan
+            for batch in trimmed.batches[work.batches :]:
+                work.take(batch)
+            work.oldest_left = self._left(trimmed.plan, work)
+        self._commit()
+
+    def outcome(self) -> Outcome:
+        verb = "were not trimmed" if self.context.live else "would not be trimmed"
+        many = len({trouble.chain for trouble in self.troubles.found})
+        return Outcome(
+            scanned=self._due(),
+            acted=self._removed(),
+            detail=self._detail(),
+            error=self.troubles.error(f"{many} of {len(self.works)} chains {verb}."),
+        )
+
+    def _left(self, plan: TrimPlan, work: _Work) -> datetime | None:
+        """Since when the first event that could have gone and did not is due."""
+        if not self.context.live or max(work.reached, plan.base) >= plan.to_seq:
+            return None
+        database, connection = self.context.database, self.context.connection
+        with database.transaction(connection, read_only=True) as cursor:
+            recorded = recorded_after(cursor, work.chain, max(work.reached, plan.base))
+        return None if recorded is None else recorded + self.policy.retention
+
+    def _commit(self) -> None:
+        context = self.context
+        with context.database.transaction(context.connection) as cursor:
+            context.progress.advance(
+                cursor, scanned=self._due(), acted=self._removed(), detail=self._detail()
+            )
+
+    def _removed(self) -> int:
+        return sum(work.removed for work in self.works)
+
+    def _due(self) -> int:
+        return sum(
+            work.removed if work.plan is None else work.plan.due_to - work.plan.base
+            for work in self.works
+        )
+
+    def _detail(self) -> dict[str, Any]:
+        live = self.context.live
+        planned = sum(work.plan.events for work in self.works if work.plan is not None)
+        oldest = min((one.oldest_left for one in self.works if one.oldest_left), default=None)
+        truncated = self.stopped is not None
+        return {
+            **self.about,
+            **({} if live else {"would_trim_events": min(planned, self.request.limit)}),
+            "retention_seconds": round(self.policy.retention.total_seconds()),
+            "archived": self.policy.archive is not None,
+            "checkpoints": sum(work.batches for work in self.works),
+            "chains": [_row(work) for work in self.works[:SHOWN]],
+            "chains_left_out": self.left_out[:SHOWN],
+            "findings": self.troubles.as_rows(),
+            "truncated": truncated,
+            "stopped_reason": self.stopped,
+            "oldest_left": None if oldest is None else oldest.isoformat(),
+            "swept": live and not truncated and not self.troubles.found,
+        }
+
+
+def _row(work: _Work) -> dict[str, str | int]:
+    plan = work.plan
+    if plan is None:
+        what = dict.fromkeys(("due", "planned", "from", "to", "seal", "holds"), "-")
+        return {"chain": work.chain, "removed": work.removed, "stopped by": "refused", **what}
+    return {
+        "chain": work.chain,
+        "removed": work.removed,
+        "stopped by": plan.stopped_by,
+        "due": str(plan.due_to - plan.base),
+        "planned": str(plan.events),
+        "from": str(plan.base + 1) if plan.events else "-",
+        "to": str(plan.to_seq) if plan.events else "-",
+        "seal": str(plan.covering_seal) if plan.events else "-",
+        "holds": str(len(plan.holds)),
+    }

@@ -1,0 +1,199 @@
+"""audit_verify: verifies every audit chain against its seals and its pins.
+
+It changes nothing but the run's own bookkeeping, in any mode: every run of it is a dry one, and
+counts as having verified. `scanned` is the number of events that were computed again; `acted` is
+always 0. Findings fail the run, with chain, code and first event. What stands behind the newest
+pin is `unprotected`, never verified.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from filejobs_dagster.audit.verify import (
+    Full,
+    Incremental,
+    Rolling,
+    VerifyPolicy,
+    known_chains,
+    part_of_day,
+    verify_chain,
+)
+from filejobs_dagster.jobs.audit_troubles import (
+    NOT_FINISHED,
+    SHOWN,
+    Trouble,
+    Troubles,
+    teaching,
+    where_pins_are,
+)
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.postgres.clock import database_now
+
+if TYPE_CHECKING:
+    from filejobs_dagster.audit.verify import Mode, Verification
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+JOB = "audit_verify"
+
+Check = Literal["full", "incremental", "rolling"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one run computes again.
+
+    Attributes:
+        check: All events, those behind the newest pin, or those and the part of the day.
+        parts: In how many parts a rolling check takes what is sealed.
+        max_runtime: No further chain is begun after this; then the run fails.
+    """
+
+    check: Check = "full"
+    parts: int = 7
+    max_runtime: timedelta = timedelta(minutes=30)
+
+
+def run(context: RunContext, request: Request, policy: VerifyPolicy) -> Outcome:
+    """Verify every chain that the database or the pins know.
+
+    Args:
+        context: The run.
+        request: What it computes again.
+        policy: What is believed.
+
+    Returns:
+        The outcome: failed when anything does not match, or a chain could not be verified.
+
+    Raises:
+        JobFailed: The chains could not be listed; nothing is said of any.
+    """
+    ends_at = time.monotonic() + request.max_runtime.total_seconds()
+    with teaching():
+        chains = known_chains(context.database, context.connection, policy)
+        about = where_pins_are(policy)
+    mode = mode_for(request, context.database, context.connection)
+    verifying = _Verifying(context, policy, mode, {"check": str(mode), **about})
+    for place, chain in enumerate(chains):
+        if time.monotonic() >= ends_at:
+            verifying.stop(chains[place:], request.max_runtime)
+            break
+        verifying.verify(chain)
+    return verifying.outcome()
+
+
+def mode_for(request: Request, database: Database, connection: Connection) -> Mode:
+    """What is computed again; a rolling check takes the part of the database's day."""
+    if request.check == "full":
+        return Full()
+    if request.check == "incremental":
+        return Incremental()
+    with database.transaction(connection, read_only=True) as cursor:
+        return Rolling(request.parts, part_of_day(database_now(cursor), request.parts))
+
+
+def check_named(name: str) -> Check:
+    """The check of that name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if name not in get_args(Check):
+        raise ValueError(f"check is {name!r}; it can be {', '.join(get_args(Check))}")
+    return cast("Check", name)
+
+
+class _Verifying:
+    """A run at work."""
+
+    def __init__(
+        self, context: RunContext, policy: VerifyPolicy, mode: Mode, about: dict[str, Any]
+    ) -> None:
+        self._context = context
+        self._policy = policy
+        self._mode = mode
+        self._about = about
+        self._results: list[Verification] = []
+        self._troubles = Troubles()
+        self._truncated = False
+
+    def verify(self, chain: str) -> None:
+        context = self._context
+        with self._troubles.of(chain):
+            result = verify_chain(
+                context.database, context.connection, chain, self._policy, mode=self._mode
+            )
+            self._results.append(result)
+            for finding in result.findings:
+                self._troubles.add(
+                    Trouble(chain, finding.code, finding.message, finding.seq, finding.count)
+                )
+            context.log.info(
+                "chain %s: %s; %s events computed, %s unprotected",
+                chain, result.verdict, f"{result.rows:,}", f"{result.unprotected:,}",
+            )  # fmt: skip
+        with context.database.transaction(context.connection) as cursor:
+            context.progress.advance(
+                cursor, scanned=self._computed(), acted=0, detail=self._detail()
+            )
+
+    def stop(self, left: list[str], limit: timedelta) -> None:
+        self._truncated = True
+        for chain in left:
+            message = f"the run's time ({limit}) was over before this chain; give it more"
+            self._troubles.add(Trouble(chain, NOT_FINISHED, message))
+
+    def outcome(self) -> Outcome:
+        chains = len({trouble.chain for trouble in self._troubles.found})
+        summary = (
+            f"{len(self._troubles.found)} findings in {chains} chains."
+            if len(self._troubles.found) > 1
+            else ""
+        )
+        error = self._troubles.error(summary)
+        return Outcome(
+            scanned=self._computed(),
+            acted=0,
+            detail=self._detail(),
+            error=None if error is None else error.strip(),
+        )
+
+    def _computed(self) -> int:
+        return sum(result.rows for result in self._results)
+
+    def _detail(self) -> dict[str, Any]:
+        return {
+            **self._about,
+            "chains_verified": sum(result.clean for result in self._results),
+            "verified_events": sum(result.rows for result in self._results if result.clean),
+            "unprotected_events": sum(result.unprotected for result in self._results),
+            "chains": [_row(result) for result in self._results[:SHOWN]],
+            "findings": self._troubles.as_rows(),
+            "warnings": [
+                Trouble(result.chain, one.code, one.message, one.seq, one.count).as_row()
+                for result in self._results
+                for one in result.warnings
+            ][:SHOWN],
+            "truncated": self._truncated,
+            "swept": not self._troubles.found,
+            "explained": " ".join(
+                dict.fromkeys(result.explanation for result in self._results)
+            ) or "There is no chain yet.",
+        }  # fmt: skip
+
+
+def _row(result: Verification) -> dict[str, str | int]:
+    return {
+        "chain": result.chain,
+        "verdict": result.verdict,
+        "computed": result.rows,
+        "head": "-" if result.head_seq is None else str(result.head_seq),
+        "trimmed to": result.trimmed_to,
+        "sealed to": result.sealed_to,
+        "pinned to": "-" if result.pinned_to is None else str(result.pinned_to),
+        "unprotected": result.unprotected,
+    }

@@ -1,0 +1,78 @@
+"""What docs/audit.md says of codes, fields and rules is what the code has."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import TYPE_CHECKING, get_args
+
+from filejobs_dagster.audit.trim.plan import StoppedBy
+from filejobs_dagster.jobs.audit_troubles import OWN_CODES
+from filejobs_dagster.jobs.audit_verify import Check
+from tests.docs.pages import CHECKOUT, page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = page("audit.md").text
+LIBRARY = CHECKOUT / "filejobs_dagster" / "audit"
+
+_CODE = re.compile(r"[A-Z]{2,}(_[A-Z]+)*")
+_NO_CODES = {"ISO", "UTC", "CHECKS", "COMPLIANCE"}
+"""Other texts of capital letters: settings of a session, a name in `__all__`, a mode of S3."""
+
+_STOPPED = set(get_args(StoppedBy))
+
+
+def _texts(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def _codes_of_the_library() -> set[str]:
+    found = {text for path in LIBRARY.rglob("*.py") for text in _texts(path)}
+    return {text for text in found if _CODE.fullmatch(text)} - _NO_CODES
+
+
+def _rows(heading: str) -> set[str]:
+    """The words in code of the first column of the table with this heading."""
+    table = PAGE[PAGE.index(f"| {heading} |") :].split("\n\n")[0]
+    cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_code_of_the_library_stands_in_the_tables_and_no_other() -> None:
+    told = _rows("Code of a finding") | _rows("Code of a refusal")
+    codes = _codes_of_the_library()
+    assert len(codes) > 50
+    assert codes - told - _STOPPED == set()
+    assert told - codes == set(OWN_CODES)
+
+
+def test_everything_that_stops_a_trim_is_explained() -> None:
+    for word in _STOPPED - {"UP_TO"}:
+        assert f"`{word}`" in PAGE
+
+
+def test_every_check_is_explained() -> None:
+    assert _rows("Check") == set(get_args(Check))
+
+
+def test_no_field_is_explained_that_no_run_has() -> None:
+    of_every_run = {"scanned", "acted", "signatures", "pins"}
+    for job in ("audit_seal", "audit_trim", "audit_verify"):
+        texts = of_every_run | _texts(CHECKOUT / "filejobs_dagster" / "jobs" / f"{job}.py")
+        told = _rows(f"Field of a run of `{job}`")
+        assert {"scanned", "acted", "chains"} <= told
+        for field in told:
+            assert field in texts, f"{job} has no {field}"
+
+
+def test_the_bucket_policy_is_json() -> None:
+    [policy] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert {one["Effect"] for one in json.loads(policy)["Statement"]} == {"Deny"}

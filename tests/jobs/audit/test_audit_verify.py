@@ -1,0 +1,110 @@
+"""audit_verify: what it computes, finds, and calls unprotected."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.jobs.audit.conftest import Auditor
+
+
+def test_a_clean_chain_is_verified_and_what_is_behind_the_pin_is_unprotected(
+    auditor: Auditor,
+) -> None:
+    auditor.append(5)
+    assert auditor.seal().ok
+    auditor.append(2)
+    before = (auditor.count("audit_seal"), auditor.pins())
+    outcome = auditor.verify()
+    assert outcome.ok, outcome.error
+    detail = outcome.detail
+    assert (outcome.scanned, outcome.acted) == (7, 0)
+    assert (detail["chains_verified"], detail["verified_events"]) == (1, 7)
+    assert detail["unprotected_events"] == 2
+    assert detail["chains"] == [
+        {
+            "chain": "a", "verdict": "matches", "computed": 7, "head": "7", "trimmed to": 0,
+            "sealed to": 5, "pinned to": "5", "unprotected": 2,
+        }
+    ]  # fmt: skip
+    assert detail["swept"] is True
+    assert (auditor.count("audit_seal"), auditor.pins()) == before
+
+
+@pytest.mark.parametrize("check", ["full", "incremental", "rolling"])
+def test_findings_fail_the_run_with_chain_code_and_first_event(
+    auditor: Auditor, check: str
+) -> None:
+    auditor.append(5)
+    assert auditor.seal().ok
+    auditor.append(5)
+    auditor.append(1, "b")
+    auditor.tamper("UPDATE audit_event SET body = '{}' WHERE chain_id = 'a' AND seq >= 7")
+    outcome = auditor.verify(check=check)
+    assert outcome.error is not None
+    assert outcome.error.startswith("a: EV_BODY at event 7: ")
+    [finding] = outcome.detail["findings"]
+    assert (finding["chain"], finding["code"], finding["first event"], finding["count"]) == (
+        "a", "EV_BODY", "7", 4,
+    )  # fmt: skip
+    assert outcome.detail["swept"] is False
+    assert [row["verdict"] for row in outcome.detail["chains"]] == ["does not match", "matches"]
+
+
+def test_an_incremental_check_does_not_see_what_a_full_one_sees_control(auditor: Auditor) -> None:
+    auditor.append(5)
+    assert auditor.seal().ok
+    auditor.tamper("UPDATE audit_event SET body = '{}' WHERE chain_id = 'a' AND seq = 2")
+    assert auditor.verify(check="incremental").ok
+    assert not auditor.verify(check="full").ok
+    # In one part, what is rolled over is everything.
+    assert not auditor.verify(check="rolling", parts=1).ok
+
+
+def test_a_chain_that_was_wiped_is_still_known_to_the_pins(auditor: Auditor) -> None:
+    auditor.append(5)
+    assert auditor.seal().ok
+    for table in ("event", "seal", "chain"):
+        auditor.tamper(f"DELETE FROM audit_{table}")
+    outcome = auditor.verify()
+    assert outcome.error is not None
+    assert "a: CHAIN_MISSING" in outcome.error
+    sealing = auditor.seal()
+    assert sealing.error is not None
+    assert "VERIFY_FAILED" in sealing.error or "ROLLED_BACK" in sealing.error
+
+
+def test_sealing_that_stopped_is_a_finding_where_a_limit_is_set(auditor: Auditor) -> None:
+    auditor.append(1)
+    assert auditor.seal().ok
+    auditor.audit["max_pin_age"] = "3h"
+    assert auditor.verify().ok
+    auditor.append(1, "never sealed")
+    outcome = auditor.verify()
+    assert outcome.error is not None
+    assert outcome.error.startswith("never sealed: SEALING_STOPPED")
+
+
+def test_a_place_that_does_not_answer_says_nothing_of_any_chain(auditor: Auditor) -> None:
+    auditor.append(5)
+    auditor.installation.document["buckets"]["pins"]["endpoint_url"] = "http://127.0.0.1:9"
+    outcome = auditor.verify()
+    assert outcome.error is not None
+    assert outcome.error.startswith("PINS_UNUSABLE: ")
+    assert (outcome.scanned, outcome.acted) == (None, None)
+
+
+def test_a_run_whose_time_is_over_does_not_count_as_having_verified(auditor: Auditor) -> None:
+    auditor.append(1)
+    outcome = auditor.verify(max_runtime=timedelta())
+    assert outcome.error is not None
+    assert "NOT_FINISHED" in outcome.error
+
+
+def test_no_chain_is_a_success_that_says_so(auditor: Auditor) -> None:
+    outcome = auditor.verify()
+    assert outcome.ok
+    assert outcome.detail["explained"] == "There is no chain yet."
