@@ -9,10 +9,16 @@ import psycopg
 
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
+from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER
 from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
 from filejobs_dagster.jobs.upload_reservations.refused import refuses_a_row
 from filejobs_dagster.jobs.upload_reservations.removal import Removal
-from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed, RowsHeld, because
+from filejobs_dagster.jobs.upload_reservations.source import (
+    ClaimUnconfirmed,
+    RowsHeld,
+    SourceRefused,
+    because,
+)
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
 from filejobs_dagster.jobs.upload_reservations.totals import (
     CLAIM_REFUSED,
@@ -66,6 +72,7 @@ class Collection:
         cutoff = self._source.now() - self._request.grace
         check_access(self._storage.client, self._storage.bucket)
         self._source.preflight()
+        self._require_sound_claim()
         self._storage.references.preflight()
         begins = self._context.window.begins or BEGINNING
         before = min(cutoff, self._context.window.ends or cutoff)
@@ -74,6 +81,30 @@ class Collection:
             work(batch, begins, before)
             self._books.say()
         return self._outcome(cutoff)
+
+    def _require_sound_claim(self) -> None:
+        """Refuse to claim where a row that changed after the candidates were read may be taken.
+
+        Raises:
+            SourceRefused: A live run, and the settings do not vouch for the claim.
+        """
+        doubt = self._source.doubt()
+        if doubt is None:
+            return
+        if self._context.live and not doubt.waived:
+            raise SourceRefused(doubt.refusal())
+        self._books.totals.claim_doubted = doubt.noted()
+        if doubt.waived:
+            self._context.log.info("Reservations %s: %s.", doubt.source, doubt.noted())
+        else:
+            self._context.log.warning(
+                "Reservations %s: %s. A live run would refuse: %s, or make sure of it yourself and "
+                "write %s: true.",
+                doubt.source,
+                doubt.noted(),
+                doubt.advice,
+                WAIVER,
+            )
 
     def _batches(self, begins: datetime, before: datetime) -> Iterator[list[Reservation]]:
         """Reservations that may go, oldest first, until nothing is due or a limit says stop.

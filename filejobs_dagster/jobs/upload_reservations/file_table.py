@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
     from filejobs_dagster.postgres.connect import Connection, Database
 
 
@@ -51,6 +52,10 @@ class FileTable:
 
     def preflight(self) -> None:
         """Nothing: the statements belong to the migrations that are checked elsewhere."""
+
+    def doubt(self) -> Doubt | None:
+        """Nothing: the claim is the project's own."""
+        return None
 
     def now(self) -> datetime:
         """The database's time."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from filejobs_dagster.jobs.upload_reservations.claims.doubt import doubt_about
 from filejobs_dagster.jobs.upload_reservations.operator_answer import (
     UNIQUE_KEYS,
     matched,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import ReservationSourceSettings
 
@@ -113,6 +115,10 @@ class OperatorTable:
             self._plan(cursor, "candidates", self._candidates(cursor).among(), values[:1])
             if self._settings.audit is not None:
                 self._plan(cursor, "audit", self._settings.audit, (ids(()), [""], ""))
+
+    def doubt(self) -> Doubt | None:
+        """A predicate that the claim does not repeat, or that nobody can tell."""
+        return doubt_about(self._settings)
 
     def plans(self) -> Iterator[tuple[str, Any]]:
         """The plans of a page of candidates and of a claim, by their keys in the settings.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
     from filejobs_dagster.jobs.upload_reservations.totals import Reservation
 
     Claiming = AbstractContextManager[tuple[list[Reservation], psycopg.Cursor[TupleRow]]]
@@ -53,6 +54,10 @@ class ReservationSource(Protocol):
         Raises:
             SourceRefused: One of them cannot.
         """
+        ...
+
+    def doubt(self) -> Doubt | None:
+        """What speaks against the claim, as far as the statements tell; nothing is sent."""
         ...
 
     def now(self) -> datetime:

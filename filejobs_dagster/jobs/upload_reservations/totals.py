@@ -60,6 +60,7 @@ class Totals:
         bytes_by_class: The bytes of those classes, where they were measured.
         samples: A few keys of each class that somebody may want to look at.
         unmeasured: Objects whose size is not known, by class: their bytes are missing.
+        claim_doubted: What speaks against the operator's claim, or None.
     """
 
     live: bool
@@ -73,6 +74,7 @@ class Totals:
     bytes_by_class: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
     unmeasured: Counter[str] = field(default_factory=Counter)
+    claim_doubted: str | None = None
 
     def note(self, fate: str, key: str, size: int | None = None, why: str | None = None) -> None:
         """Count one key under its fate."""
@@ -139,6 +141,8 @@ class Totals:
             "untouched": self.untouched,
             "samples": self.samples,
         }
+        if self.claim_doubted is not None:
+            detail["claim_doubted"] = self.claim_doubted
         if not self.live:
             return detail | {
                 "would_collect": self.classes[WOULD_COLLECT],
