@@ -22,6 +22,8 @@ class Scale:
         objects: In the bucket of a sweep whose speed is measured.
         few_objects: In the smaller bucket of the comparison of a sweep's memory.
         many_objects: In the larger one.
+        shares: Of a hundred objects, so many are orphans: one bucket for each number.
+        shares_for_memory: The same for the comparison of memory.
         orphans_removed: Orphans whose removal is timed.
         starts: How often each process is started; the median counts.
     """
@@ -38,6 +40,8 @@ class Scale:
     objects: int
     few_objects: int
     many_objects: int
+    shares: tuple[int, ...]
+    shares_for_memory: tuple[int, ...]
     orphans_removed: int
     starts: int
 
@@ -55,7 +59,9 @@ QUICK = Scale(
     objects=200_000,
     few_objects=100_000,
     many_objects=1_000_000,
-    orphans_removed=2_000,
+    shares=(1, 30),
+    shares_for_memory=(1, 30, 90),
+    orphans_removed=1_000,
     starts=3,
 )
 
@@ -72,6 +78,8 @@ FULL = Scale(
     objects=1_000_000,
     few_objects=1_000_000,
     many_objects=10_000_000,
+    shares=(1, 30),
+    shares_for_memory=(1, 30, 90),
     orphans_removed=10_000,
     starts=7,
 )
@@ -89,6 +97,8 @@ TINY = Scale(
     objects=2_400,
     few_objects=800,
     many_objects=2_400,
+    shares=(30,),
+    shares_for_memory=(90,),
     orphans_removed=25,
     starts=1,
 )

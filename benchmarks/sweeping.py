@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import S3Endpoint
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.ledger.words import Mode
 
 NEVER_TRIPS = BreakersSettings(
     max_orphan_fraction=1, max_ambiguous_fraction=1, max_missing_fraction=1, max_reference_shrink=1
@@ -54,7 +55,8 @@ def sweep(database_url: str, server: S3Endpoint, report_to: Path) -> Outcome:
     def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
         return storage_orphans.run(context, request, storage)
 
-    return _conducted(database_url, server, Request(report_to=ReportPlace(folder=report_to)), work)
+    request = Request(report_to=ReportPlace(folder=report_to))
+    return conducted(database_url, server, BUCKET, request, work)
 
 
 def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
@@ -85,30 +87,38 @@ def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
             }
             return Outcome(scanned=found.objects, acted=0, detail=facts)
 
-    return _conducted(database_url, server, Request(), work)
+    return conducted(database_url, server, BUCKET, Request(), work)
 
 
-def _conducted(
+def conducted(
     database_url: str,
     server: S3Endpoint,
+    bucket: str,
     request: Request,
     work: Callable[[RunContext, Request, Storage], Outcome],
+    *,
+    mode: Mode = "dry",
 ) -> Outcome:
+    """Do some work as a run of `storage_orphans`, whose breakers never trip.
+
+    Raises:
+        NotTheSameWork: The run failed.
+    """
     os.environ.update(server.environment())
-    settings = bucket_settings(server, BUCKET)
+    settings = bucket_settings(server, bucket)
     client = make_client(settings)
 
     def body(context: RunContext) -> Outcome:
         with ReferenceCheck(context.connection, settings.sources) as references:
             gate = Gate(client, settings, references)
-            storage = Storage(BUCKET, settings, client, gate, references, adoption=None)
+            storage = Storage(bucket, settings, client, gate, references, adoption=None)
             return work(context, replace(request, breakers=NEVER_TRIPS), storage)
 
     identity = RunIdentity(
         run_id=str(uuid.uuid4()),
         installation="benchmark",
         job=storage_orphans.JOB,
-        mode="dry",
+        mode=mode,
         trigger=Trigger("cli", "benchmark"),
         holder="benchmark",
     )

