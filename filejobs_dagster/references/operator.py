@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from filejobs_dagster.references.own_tables import OWN_TABLES
 from filejobs_dagster.references.transforms import Transforms
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
@@ -63,9 +64,15 @@ class OperatorQuery:
         """Refuse SQL that would not stay one query.
 
         Raises:
-            ReferencesUnknown: It holds a semicolon, a parameter or a NUL, or is empty.
+            ReferencesUnknown: It holds a semicolon, a parameter or a NUL, or is empty, or its
+                source has the name of a table of the project.
         """
         text = self.source.sql
+        if self.source.name in {table.name for table in OWN_TABLES}:
+            raise ReferencesUnknown(
+                f"A source is called {self.source.name!r}, as the project's own table is, so no "
+                "report could tell the two apart. Give it another name."
+            )
         for found, problem, advice in (
             (not text.strip(), "is empty", "write one SELECT that returns one column of keys"),
             (";" in text, "holds a semicolon", "write one SELECT and no semicolon, not even last"),

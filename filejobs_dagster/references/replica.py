@@ -65,9 +65,10 @@ def catch_up(
     """
     if _system(primary) != _system(replica):
         raise ReferencesUnknown(
-            f"read_from of {whom} leads to another database cluster, not to a streaming replica "
-            "of the one that the sources belong to, so how old its rows are cannot be known. Give "
-            "such sources a `database` of their own, which is their primary, or drop read_from."
+            f"read_from of {whom} leads to another database cluster, or to another database of "
+            "it, not to a streaming replica of the one that the sources belong to, so how old its "
+            "rows are cannot be known. Give such sources a `database` of their own, which is their "
+            "primary, or drop read_from."
         )
     if not _in_recovery(replica):
         return None
@@ -93,10 +94,16 @@ def catch_up(
     return ReplicaState(timedelta(seconds=time.monotonic() - started), position[1])
 
 
-def _system(connection: psycopg.Connection[Any]) -> int:
-    return int(
-        one(connection.execute(b"SELECT system_identifier FROM pg_catalog.pg_control_system()"))[0]
+def _system(connection: psycopg.Connection[Any]) -> tuple[int, int]:
+    """The cluster and the database in it, which a replica has under the same number."""
+    identifier, database = one(
+        connection.execute(
+            b"SELECT system_identifier,"
+            b" (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
+            b" FROM pg_catalog.pg_control_system()"
+        )
     )
+    return int(identifier), int(database)
 
 
 def _in_recovery(connection: psycopg.Connection[Any]) -> bool:

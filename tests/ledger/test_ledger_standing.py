@@ -434,3 +434,14 @@ def test_a_hundred_thousand_records_are_not_read(connection: psycopg.Connection)
     with connection.cursor() as cursor:
         words = {standing.job: standing.word for standing in standings(cursor, INSTALLATION, jobs)}
     assert (words[JOB], words["deleted_files"], words["audit_trim"]) == ("unknown", "ok", "ok")
+
+
+def test_a_job_that_changes_nothing_counts_by_its_dry_runs(connection: psycopg.Connection) -> None:
+    insert_record(connection, job="audit_verify", mode="dry", scanned=1200, acted=0)
+    expected = Expectation("audit_verify", configured=True, mode="dry", stale_after=DAY)
+    standing = standing_of(connection, expected)
+    assert (standing.word, standing.severity, standing.stale) == ("ok", "ok", False)
+    assert standing.reason == "last run looked at 1,200 and found nothing wrong"
+    # CONTROL: of a job that can collect, a dry run is told as such.
+    insert_record(connection, mode="dry")
+    assert standing_of(connection, live(mode="dry")).word == "ok (dry)"

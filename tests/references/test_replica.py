@@ -171,6 +171,16 @@ def test_another_cluster_is_no_replica(
         read(scratch, primary.url(), database_url)
 
 
+def test_another_database_of_the_same_cluster_is_no_replica(
+    primary: EmbeddedPostgres, scratch: Scratch
+) -> None:
+    copy = primary.create_database("an_old_copy")
+    with psycopg.connect(copy, autocommit=True) as connection:
+        connection.execute("CREATE TABLE account AS SELECT 'files/a'::text AS avatar_key")
+    with pytest.raises(ReferencesUnknown, match="or to another database"):
+        read(scratch, primary.url(), copy)
+
+
 def test_the_project_s_own_tables_are_never_read_from_a_replica(
     replica: EmbeddedPostgres, scratch: Scratch
 ) -> None:

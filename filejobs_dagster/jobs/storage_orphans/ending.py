@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.storage_orphans.marks import Due, Marks
+    from filejobs_dagster.jobs.storage_orphans.candidates import Due
+    from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.request import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
 
@@ -55,8 +56,7 @@ class Ending:
             marked: False when the marks were left to another run.
         """
         books, totals, how = self._books, self._books.totals, self._how
-        due = self._marks.due(how.confirmed_before)
-        waiting = self._marks.waiting(how.confirmed_before)
+        due, waiting = self._marks.tally(how.confirmed_before)
         if books.stopped == LIMIT and not due.count:
             books.stopped = None
         facts: dict[str, Any] = {

@@ -6,7 +6,10 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.postgres.connect import Database
+
 if TYPE_CHECKING:
+    from filejobs_dagster.settings.secrets import Secret
     from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
 
 _RULES = 1
@@ -36,11 +39,16 @@ def fingerprint(bucket: BucketSettings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _place(url: Secret) -> list[str]:
+    """The variable and, without the password, where it leads: another server has other rows."""
+    return [url.env, Database(url.reveal()).address()]
+
+
 def _of_source(source: SourceSettings) -> dict[str, Any]:
     return {
         "name": source.name,
         "sql": source.sql,
-        "database": None if source.database is None else source.database.url.env,
+        "database": None if source.database is None else _place(source.database.url),
         "transforms": [step.model_dump(exclude_none=True) for step in source.transforms],
         "recheck_sql": source.recheck_sql,
     }

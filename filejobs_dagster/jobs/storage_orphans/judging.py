@@ -78,7 +78,9 @@ class Judge:
             ", ".join(reading.name for reading in passed_over),
             override.reason,
         )
-        self._books.commit_override(override, [one.as_detail() for one in passed_over])
+        if self._context.live:
+            # A dry run's record says it; beyond that, a dry run writes nothing.
+            self._books.commit_override(override, [one.as_detail() for one in passed_over])
 
 
 def numbers_of(made: Pass) -> Numbers:

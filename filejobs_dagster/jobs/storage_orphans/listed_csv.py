@@ -157,10 +157,12 @@ def read_list(file: Iterable[str]) -> tuple[Heading, Iterator[Line]]:
         )
     missing = [name for name in _NEEDED if not said.get(name)]
     absent = [name for name in COLUMNS if name not in columns]
-    if missing or absent:
+    repeated = [name for name in COLUMNS if columns.count(name) > 1]
+    if missing or absent or repeated:
+        problem = "lacks" if missing or absent else "repeats"
         raise NotAList(
-            f"Its heading lacks {', '.join(missing or absent)}: take the file that the run wrote, "
-            "and change only the column `decision`, or delete rows."
+            f"Its heading {problem} {', '.join(missing or absent or repeated)}: take the file that "
+            "the run wrote, and change only the column `decision`, or delete rows."
         )
     try:
         written_at = isoparse(said["written_at"]).astimezone(timezone.utc)
@@ -230,4 +232,7 @@ def moment_as_text(milliseconds: int) -> str:
 def _moment_from_text(text: str) -> int:
     if not text:
         return -1
-    return (isoparse(text) - _EPOCH) // timedelta(milliseconds=1)
+    moment = isoparse(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has lost its time zone")
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

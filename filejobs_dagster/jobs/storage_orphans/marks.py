@@ -6,14 +6,14 @@ earlier run did not mark, and nothing whose mark this run's own pass did not ren
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.breakers import EarlierPass
+from filejobs_dagster.jobs.storage_orphans.candidates import Candidate, Due, Intended, Waiting
 from filejobs_dagster.postgres.locks import exclusive_lock, is_held
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.postgres.transient import trying_again
@@ -26,84 +26,18 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
+    from filejobs_dagster.jobs.storage_orphans.candidates import Aside
     from filejobs_dagster.jobs.storage_orphans.classification import Orphan
 
 MOST_IN_A_STATEMENT = 5000
-"""Rows that one transaction marks or clears."""
+"""Rows that one transaction marks."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MOST_IN_A_STEP = 20_000
+"""Rows that one statement of a walk over all candidates reads, and may clear."""
+
+_BEHIND_EVERY_KEY = b"\xff" * 1025
+
 _BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True)
-class Intended:
-    """One object that this run has said it will delete.
-
-    Attributes:
-        key: Its bytes.
-        etag: As it was seen, without quotation marks.
-        size: Bytes.
-        modified: As the listing said it.
-        first_seen: When a run first saw it without a reference.
-    """
-
-    key: bytes
-    etag: str
-    size: int
-    modified: datetime
-    first_seen: datetime
-
-    @property
-    def modified_milliseconds(self) -> int:
-        """Unix milliseconds."""
-        return milliseconds(self.modified)
-
-
-@dataclass(frozen=True)
-class Due:
-    """Orphans that may be deleted now.
-
-    Attributes:
-        count: How many.
-        bytes: Their bytes.
-        oldest: The oldest one's time; None without any.
-        since: Since when the one that waits longest has been seen; None without any.
-    """
-
-    count: int
-    bytes: int
-    oldest: datetime | None
-    since: datetime | None
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """Orphans of this pass that have not been seen for long enough.
-
-    Attributes:
-        count: How many.
-        bytes: Their bytes.
-        since: When the first of them was first seen; None without any.
-    """
-
-    count: int
-    bytes: int
-    since: datetime | None
-
-
-@dataclass(frozen=True)
-class Aside:
-    """An object that stays, although it is an orphan.
-
-    Attributes:
-        key: Its bytes.
-        reason: Why.
-        not_before: When to try again; None for the next run.
-    """
-
-    key: bytes
-    reason: str
-    not_before: datetime | None = None
 
 
 class Marks:
@@ -132,6 +66,12 @@ class Marks:
         with self._reading() as cursor:
             cursor.execute(statements.INTERRUPTED, self._values)
             return [bytes(row[0]) for row in cursor.fetchall()]
+
+    def interrupted_elsewhere(self) -> dict[str, int]:
+        """Intents of other entries of the settings, which no run over this one looks at."""
+        with self._reading() as cursor:
+            cursor.execute(statements.INTERRUPTED_ELSEWHERE, self._values)
+            return dict(cursor.fetchall())
 
     def recover(
         self, cursor: psycopg.Cursor[TupleRow], *, gone: Sequence[bytes], there: Sequence[bytes]
@@ -176,13 +116,10 @@ class Marks:
         Returns:
             How many were forgotten.
         """
-        cleared, after = 0, b""
-        while True:
-            keys = trying_again(self._clear, after, at)
-            cleared += len(keys)
-            if len(keys) < MOST_IN_A_STATEMENT:
-                return cleared
-            after = max(keys)
+        cleared = 0
+        for after, through in self._steps():
+            cleared += trying_again(self._clear, after, through, at)
+        return cleared
 
     def note_pass(
         self, cursor: psycopg.Cursor[TupleRow], at: datetime, numbers: Numbers, total_bytes: int
@@ -208,41 +145,50 @@ class Marks:
             cursor.execute(statements.FIRST_SEEN, {**self._values, "keys": list(keys)})
             return dict(cursor.fetchall())
 
-    def due(self, confirmed_before: datetime) -> Due:
-        """Count what may be deleted now."""
-        with self._reading() as cursor:
-            cursor.execute(
-                statements.CONFIRMED, {**self._values, "confirmed_before": confirmed_before}
+    def tally(self, confirmed_before: datetime) -> tuple[Due, Waiting]:
+        """Count what may be deleted now, and the orphans that have to be seen for longer."""
+        due, waiting = Due(0, 0, None, None), Waiting(0, 0, None)
+        for after, through in self._steps():
+            with self._reading() as cursor:
+                cursor.execute(
+                    statements.TALLY,
+                    {
+                        **self._values,
+                        "confirmed_before": confirmed_before,
+                        "after": after,
+                        "through": through,
+                    },
+                )
+                row = one(cursor)
+            due = Due(
+                due.count + int(row[0]),
+                due.bytes + int(row[1]),
+                _earliest(due.oldest, row[2]),
+                _earliest(due.since, row[3]),
             )
-            count, size, oldest, since = one(cursor)
-        return Due(int(count), int(size), oldest, since)
-
-    def waiting(self, confirmed_before: datetime) -> Waiting:
-        """Count the orphans of this pass that have to be seen once more, or for longer."""
-        with self._reading() as cursor:
-            cursor.execute(
-                statements.WAITING, {**self._values, "confirmed_before": confirmed_before}
+            waiting = Waiting(
+                waiting.count + int(row[4]),
+                waiting.bytes + int(row[5]),
+                _earliest(waiting.since, row[6]),
             )
-            count, size, since = one(cursor)
-        return Waiting(int(count), int(size), since)
+        return due, waiting
 
-    def next_keys(
-        self, after: tuple[datetime, bytes] | None, confirmed_before: datetime, most: int
-    ) -> list[tuple[datetime, bytes]]:
-        """Keys that may be deleted, oldest first, behind a place in that order."""
-        moment, key = after or (_BEGINNING, b"")
+    def next_candidates(
+        self, after: Candidate | None, confirmed_before: datetime, most: int
+    ) -> list[Candidate]:
+        """The marks behind a place in the order of the drain, oldest first, due or not."""
         with self._reading() as cursor:
             cursor.execute(
                 statements.NEXT,
                 {
                     **self._values,
                     "confirmed_before": confirmed_before,
-                    "after": moment,
-                    "after_key": key,
+                    "after": _BEGINNING if after is None else after.modified,
+                    "after_key": b"" if after is None else after.key,
                     "most": most,
                 },
             )
-            return [(row[1], bytes(row[0])) for row in cursor.fetchall()]
+            return [Candidate(bytes(row[0]), *row[1:]) for row in cursor.fetchall()]
 
     def due_among(self, keys: Sequence[bytes], confirmed_before: datetime) -> list[bytes]:
         """Those of the keys that may be deleted now, in the order given."""
@@ -319,18 +265,27 @@ class Marks:
             if cursor.rowcount < len(orphans):
                 cursor.execute(statements.MARK, values)
 
-    def _clear(self, after: bytes, at: datetime) -> list[bytes]:
+    def _clear(self, after: bytes, through: bytes, at: datetime) -> int:
         with self._context.database.transaction(self._context.connection) as cursor:
             cursor.execute(
-                statements.CLEAR,
-                {**self._values, "after": after, "at": at, "most": MOST_IN_A_STATEMENT},
+                statements.CLEAR, {**self._values, "after": after, "through": through, "at": at}
             )
-            return [bytes(row[0]) for row in cursor.fetchall()]
+            return cursor.rowcount
+
+    def _steps(self) -> Iterator[tuple[bytes, bytes]]:
+        """Ranges of keys, (from, through], that together hold every candidate there is."""
+        after = b""
+        while after != _BEHIND_EVERY_KEY:
+            with self._reading() as cursor:
+                cursor.execute(statements.WALK_END, {"after": after, "most": MOST_IN_A_STEP})
+                row = cursor.fetchone()
+            through = _BEHIND_EVERY_KEY if row is None else bytes(row[0])
+            yield after, through
+            after = through
 
 
-def milliseconds(at: datetime) -> int:
-    """A moment as a listing has it: unix milliseconds, cut."""
-    return (at - _EPOCH) // timedelta(milliseconds=1)
+def _earliest(one_moment: datetime | None, other: datetime | None) -> datetime | None:
+    return min((it for it in (one_moment, other) if it is not None), default=None)
 
 
 def etag_text(etag: bytes) -> str:

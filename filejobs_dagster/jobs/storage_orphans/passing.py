@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.storage_orphans.candidates import milliseconds
 from filejobs_dagster.jobs.storage_orphans.classification import (
     Classification,
     ClassificationProgress,
@@ -14,7 +15,6 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
-from filejobs_dagster.jobs.storage_orphans.marks import milliseconds
 from filejobs_dagster.objects.listing import (
     ListingFailed,
     ListingProgress,
@@ -68,7 +68,7 @@ class Pass:
     ordered_by_server: bool
 
 
-class TimeOver(Exception):
+class TimeOver(JobFailed):
     """The run's time was over before the pass was complete."""
 
 
@@ -96,7 +96,8 @@ def make_pass(
         ends_at: By the monotonic clock; then the pass is given up.
 
     Raises:
-        JobFailed: The pass is not complete, for whatever reason; nothing may be concluded.
+        TimeOver: It was not complete when the time was over.
+        JobFailed: It is not complete for another reason. Nothing may be concluded either way.
     """
     bucket = storage.bucket
 
@@ -149,8 +150,8 @@ def make_pass(
             classifying,
             now=milliseconds(now),
         )
-    except (ListingStopped, TimeOver) as error:
-        raise JobFailed(
+    except (ListingStopped, _Over) as error:
+        raise TimeOver(
             f"The run's time ({_words(request.max_runtime)}) was over before every object was "
             "listed and compared, so nothing was concluded and nothing deleted. Give it more "
             "max_runtime or parts."
@@ -158,6 +159,10 @@ def make_pass(
     except INCOMPLETE as error:
         raise JobFailed(f"{error} Nothing was marked, and nothing was deleted.") from error
     return Pass(found, references, listed.parts, listed.ordered_by_server)
+
+
+class _Over(Exception):
+    """Ends what is being read."""
 
 
 def _prove_check_knows(storage: Storage, references: ReferenceSet) -> None:
@@ -189,7 +194,7 @@ def _is_text(key: bytes) -> bool:
 
 def _stop_when_over(ends_at: float) -> None:
     if time.monotonic() >= ends_at:
-        raise TimeOver
+        raise _Over
 
 
 def _words(duration: timedelta) -> str:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named
+from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED
 from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.measure import measure
+from filejobs_dagster.objects.measure import Found, measure
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeep
 
     Only a live run does that: it holds the lock that the interrupted run held, so that one is
     over. What is gone is forgotten; what is still there is judged anew, its first sighting kept.
+    Where storage does not say of a single object, its intent stays, and the others go on.
 
     Raises:
-        JobFailed: Storage does not say which objects are there.
+        JobFailed: Storage does not say it of any object.
     """
     keys = marks.interrupted()
     if not keys:
@@ -35,15 +37,16 @@ def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeep
     except StorageRejected as error:
         raise JobFailed(f"{error.reason} Nothing was touched.") from error
     unknown = {key: it for key, it in found.items() if isinstance(it, StorageError)}
-    if unknown:
+    if unknown and len(unknown) == len(keys) > 1:
         key, why = next(iter(unknown.items()))
         raise JobFailed(
             f"An earlier run ended while it deleted {len(keys):,} objects, and storage does not "
-            f"say of {len(unknown):,} of them whether they are there ({key!r}: {why}). Nothing "
-            "was touched."
+            f"say of any of them whether it is there ({key!r}: {why}). Nothing was touched."
         )
+    for text, why in unknown.items():
+        books.totals.note(UNANSWERED, text.encode(), f"left by an earlier run: {why}")
     gone = [key for key in keys if found[key.decode()] is None]
-    there = [key for key in keys if found[key.decode()] is not None]
+    there = [key for key in keys if isinstance(found[key.decode()], Found)]
 
     def once() -> None:
         with context.database.transaction(context.connection) as cursor:
@@ -53,13 +56,41 @@ def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeep
                 recovered=True,
                 **named("found_gone", gone),
                 **named("found_there", there),
+                **(named("not_known", [key.encode() for key in unknown]) if unknown else {}),
             )
 
     trying_again(once)
     books.facts["recovered"] = {"gone": len(gone), "there": len(there)}
+    if unknown:
+        books.facts["recovered"]["not_known"] = len(unknown)
     context.log.warning(
-        "An earlier run ended while it deleted: of %s objects %s are gone, and %s are judged anew.",
+        "An earlier run ended while it deleted: of %s objects %s are gone, %s are judged anew, and "
+        "of %s storage does not say.",
         f"{len(keys):,}",
         f"{len(gone):,}",
         f"{len(there):,}",
+        f"{len(unknown):,}",
     )
+
+
+def note_unsettled(marks: Marks, context: RunContext, books: Bookkeeping) -> None:
+    """Say which intents nobody has settled: until then nobody can refer to their keys."""
+    elsewhere = marks.interrupted_elsewhere()
+    if elsewhere:
+        books.facts["interrupted_elsewhere"] = elsewhere
+        context.log.warning(
+            "Runs over other entries of `buckets` ended while they deleted, and no run over this "
+            "one can settle it: %s. Their keys cannot be referred to until a live run over that "
+            "entry has looked; an entry that was renamed needs its old name once more.",
+            ", ".join(f"{entry} ({count:,} objects)" for entry, count in elsewhere.items()),
+        )
+    if context.live:
+        return
+    keys = marks.interrupted()
+    if keys and not marks.live_run_at_work():
+        books.facts["interrupted"] = len(keys)
+        context.log.warning(
+            "An earlier run ended while it deleted %s objects. Nobody can refer to their keys "
+            "until a live run has looked which of them are there.",
+            f"{len(keys):,}",
+        )

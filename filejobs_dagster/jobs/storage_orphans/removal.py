@@ -11,7 +11,7 @@ import psycopg
 
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named, reasons
-from filejobs_dagster.jobs.storage_orphans.marks import Aside
+from filejobs_dagster.jobs.storage_orphans.candidates import Aside
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
 from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED, WON_BY_OTHERS
 from filejobs_dagster.ledger.progress import GivenUp
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.storage_orphans.marks import Intended, Marks
+    from filejobs_dagster.jobs.storage_orphans.candidates import Intended
+    from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.objects.manner import Manner
@@ -198,12 +199,17 @@ class Drain:
 
     def _remove(self, intended: Sequence[Intended]) -> None:
         expected = [self._expected(one) for one in intended]
+        asked = False
+
+        def before_bytes() -> None:
+            nonlocal asked
+            self._context.prove_alive()
+            asked = True
+
         try:
-            removal = self._storage.gate.remove(
-                expected, self._context.prove_alive, self._means.manner
-            )
+            removal = self._storage.gate.remove(expected, before_bytes, self._means.manner)
         except RemovalStopped as stopped:
-            self._stop(intended, stopped)
+            self._stop(intended, stopped, asked=asked)
         self._settle(intended, removal)
         refused = self._refused_as_a_whole(removal, asked=len(intended))
         if refused is not None:
@@ -277,8 +283,16 @@ class Drain:
         known = self._books.oldest_failed
         self._books.oldest_failed = min([*left, *([known] if known else [])], default=None)
 
-    def _stop(self, intended: Sequence[Intended], stopped: RemovalStopped) -> NoReturn:
-        """The batch ended early: what was not answered counts as left, and the run fails."""
+    def _stop(
+        self, intended: Sequence[Intended], stopped: RemovalStopped, *, asked: bool
+    ) -> NoReturn:
+        """The batch ended early: what was not answered counts as left, and the run fails.
+
+        Args:
+            intended: The batch.
+            stopped: Where and why.
+            asked: True when storage was asked to delete anything of it.
+        """
         done = stopped.so_far
         if isinstance(stopped.__cause__, GivenUp | LeaseLost):
             # Whoever holds the locks now may be at work. The audit log keeps the intent, and gets
@@ -294,8 +308,9 @@ class Drain:
             self._books.totals.note(UNANSWERED, key, stopped.reason)
         self._books.stopped = WHY_STOPPED[stopped.kind]
         # Where storage was asked and did not answer, the object may yet go: the intent stays, so
-        # that nobody refers to the key before the next run has looked.
-        unasked = stopped.unanswered if stopped.kind == "references" else ()
+        # that nobody refers to the key before the next run has looked. A source that fails before
+        # a further try of a request says nothing about the first.
+        unasked = stopped.unanswered if stopped.kind == "references" and not asked else ()
         unwritten = ""
         try:
             self._settle(

@@ -15,7 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.listed_csv import (
     read_list,
 )
 from filejobs_dagster.jobs.storage_orphans.marks import etag_text
-from filejobs_dagster.jobs.storage_orphans.request import OLDEST_LIST
+from filejobs_dagster.jobs.storage_orphans.request import MOST_APART, OLDEST_LIST
 from filejobs_dagster.settings.durations import format_duration
 from filejobs_dagster.streams import Cursor, Sorter
 
@@ -118,6 +118,12 @@ def _refuse_foreign(heading: Heading, expected: Expectation) -> None:
                 "done."
             )
     age = expected.now - heading.written_at
+    if age < -MOST_APART:
+        raise JobFailed(
+            f"The reviewed list says that it was written at {heading.written_at:%Y-%m-%d %H:%M} "
+            "UTC, which is not yet: its heading was changed. Take the file that the run wrote. "
+            "Nothing was done."
+        )
     if age > OLDEST_LIST:
         raise JobFailed(
             f"The reviewed list was written at {heading.written_at:%Y-%m-%d %H:%M} UTC, more than "

@@ -36,7 +36,8 @@ UPDATE orphan_candidate AS candidate
        first_seen_at  = CASE WHEN held.same THEN candidate.first_seen_at ELSE %(at)s END,
        first_seen_run = CASE WHEN held.same THEN candidate.first_seen_run ELSE %(run_id)s END,
        sightings      = CASE WHEN held.same THEN candidate.sightings + 1 ELSE 1 END,
-       last_seen_at   = %(at)s,
+       -- The database's clock may have been set back meanwhile.
+       last_seen_at   = greatest(%(at)s, CASE WHEN held.same THEN candidate.first_seen_at END),
        last_seen_run  = %(run_id)s,
        fingerprint    = %(fingerprint)s,
        state          = CASE WHEN held.same AND candidate.state = 'locked'
@@ -63,21 +64,31 @@ SELECT %(bucket)s, key, etag, size_bytes, last_modified, %(at)s, %(run_id)s,
 ON CONFLICT (key, bucket) DO NOTHING
 """  # noqa: S608 (our own text)
 
-# Keyset by key: rows that were just deleted would otherwise be walked over again and again. What
-# another run has seen since this one began to mark is that run's business.
+# Where a walk over all candidates pauses. Each of its statements then touches a bounded number of
+# rows, however many there are and whatever became of the others: with millions of them, one
+# statement for all would meet the statement timeout, in every run.
+WALK_END = """
+SELECT key
+  FROM orphan_candidate
+ WHERE key > %(after)s
+ ORDER BY key
+OFFSET %(most)s - 1
+ LIMIT 1
+"""
+
+# What another run has seen since this one began to mark is that run's business.
 CLEAR = """
 DELETE FROM orphan_candidate
  WHERE (key, bucket) IN (SELECT key, bucket
                            FROM orphan_candidate
-                          WHERE bucket = %(bucket)s
-                            AND key > %(after)s
+                          WHERE key > %(after)s
+                            AND key <= %(through)s
+                            AND bucket = %(bucket)s
                             AND last_seen_run <> %(run_id)s
                             AND last_seen_at < %(at)s
                             AND state <> 'deleting'
                           ORDER BY key
-                          LIMIT %(most)s
                             FOR UPDATE SKIP LOCKED)
-RETURNING key
 """
 
 _CONFIRMED = """
@@ -89,11 +100,13 @@ _CONFIRMED = """
    AND fingerprint = %(fingerprint)s
 """
 
-# The order and the state are those of the partial index orphan_candidate_drain.
+# The order and the state are those of the partial index orphan_candidate_drain. Rows that are not
+# due come too, so that a page is bounded by what it reads and not by what it finds.
 NEXT = f"""
-SELECT key, last_modified
+SELECT key, last_modified, {_CONFIRMED} AS is_due, reason IS NOT NULL AS was_refused
   FROM orphan_candidate
- WHERE {_CONFIRMED}
+ WHERE bucket = %(bucket)s
+   AND state = 'seen'
    AND (last_modified, key) > (%(after)s, %(after_key)s)
  ORDER BY last_modified, key
  LIMIT %(most)s
@@ -111,13 +124,28 @@ UPDATE orphan_candidate
                           ORDER BY key
                             FOR UPDATE SKIP LOCKED)
    AND {_CONFIRMED}
+   AND key = ANY(%(keys)s::bytea[])
 RETURNING key, etag, size_bytes, last_modified, first_seen_at
 """  # noqa: S608 (our own text)
 
-CONFIRMED = f"""
-SELECT count(*), coalesce(sum(size_bytes), 0), min(last_modified), min(first_seen_at)
-  FROM orphan_candidate
- WHERE {_CONFIRMED}
+# Of the orphans of this pass: those that may be deleted now, and those that nobody saw early
+# enough before.
+TALLY = f"""
+SELECT count(*) FILTER (WHERE is_due),
+       coalesce(sum(size_bytes) FILTER (WHERE is_due), 0),
+       min(last_modified) FILTER (WHERE is_due),
+       min(first_seen_at) FILTER (WHERE is_due),
+       count(*) FILTER (WHERE is_waiting),
+       coalesce(sum(size_bytes) FILTER (WHERE is_waiting), 0),
+       min(first_seen_at) FILTER (WHERE is_waiting)
+  FROM (SELECT size_bytes, last_modified, first_seen_at, {_CONFIRMED} AS is_due,
+               (first_seen_run = %(run_id)s OR first_seen_at > %(confirmed_before)s) AS is_waiting
+          FROM orphan_candidate
+         WHERE key > %(after)s
+           AND key <= %(through)s
+           AND bucket = %(bucket)s
+           AND state = 'seen'
+           AND last_seen_run = %(run_id)s) AS seen
 """  # noqa: S608 (our own text)
 
 DUE_AMONG = f"""
@@ -126,16 +154,6 @@ SELECT key, size_bytes
  WHERE {_CONFIRMED}
    AND key = ANY(%(keys)s::bytea[])
 """  # noqa: S608 (our own text)
-
-# Of the orphans of this pass, those that nobody saw early enough before.
-WAITING = """
-SELECT count(*), coalesce(sum(size_bytes), 0), min(first_seen_at)
-  FROM orphan_candidate
- WHERE bucket = %(bucket)s
-   AND state = 'seen'
-   AND last_seen_run = %(run_id)s
-   AND (first_seen_run = %(run_id)s OR first_seen_at > %(confirmed_before)s)
-"""
 
 GONE = """
 DELETE FROM orphan_candidate
@@ -174,6 +192,15 @@ SELECT key
   FROM orphan_candidate
  WHERE bucket = %(bucket)s AND state = 'deleting' AND intent_run <> %(run_id)s
  ORDER BY key
+"""
+
+# Of entries that have another name by now, or none: no run asks for them any more.
+INTERRUPTED_ELSEWHERE = """
+SELECT bucket, count(*)
+  FROM orphan_candidate
+ WHERE state = 'deleting' AND bucket <> %(bucket)s
+ GROUP BY bucket
+ ORDER BY bucket
 """
 
 RECOVER = """

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from filejobs_dagster.jobs.storage_orphans.marks import MOST_IN_A_STEP
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from filejobs_dagster.jobs.storage_orphans.candidates import Candidate
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.review import ReviewedList
 
@@ -21,20 +24,36 @@ class Supply(Protocol):
 
 
 class AllThatIsDue:
-    """Every confirmed orphan of this pass."""
+    """Every confirmed orphan of this pass.
+
+    Those that storage refused before come last, however old they are: a thousand objects that
+    nobody may delete would otherwise fill the first batch of every run, and no other would ever go.
+    """
 
     def __init__(self, marks: Marks, confirmed_before: datetime) -> None:
         """Begin with the oldest."""
         self._marks = marks
         self._confirmed_before = confirmed_before
-        self._after: tuple[datetime, bytes] | None = None
+        self._after: Candidate | None = None
+        self._refused_ones = False
+        self._over = False
+        self._held: list[bytes] = []
 
     def take(self, most: int) -> list[bytes]:
         """The next keys; those that somebody refers to at the moment are not asked for again."""
-        found = self._marks.next_keys(self._after, self._confirmed_before, most)
-        if found:
-            self._after = found[-1]
-        return [key for _, key in found]
+        while len(self._held) < most and not self._over:
+            self._read_on()
+        taken, self._held = self._held[:most], self._held[most:]
+        return taken
+
+    def _read_on(self) -> None:
+        page = self._marks.next_candidates(self._after, self._confirmed_before, MOST_IN_A_STEP)
+        self._held += [it.key for it in page if it.is_due and it.was_refused is self._refused_ones]
+        if page:
+            self._after = page[-1]
+        else:
+            self._over = self._refused_ones
+            self._refused_ones, self._after = True, None
 
 
 class ReviewedOnly:

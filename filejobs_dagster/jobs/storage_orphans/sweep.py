@@ -15,10 +15,10 @@ from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
 from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
 from filejobs_dagster.jobs.storage_orphans.listed_csv import Heading
 from filejobs_dagster.jobs.storage_orphans.marks import Marks, in_statements
-from filejobs_dagster.jobs.storage_orphans.passing import Pass, make_pass
+from filejobs_dagster.jobs.storage_orphans.passing import Pass, TimeOver, make_pass
 from filejobs_dagster.jobs.storage_orphans.places import opened_list
-from filejobs_dagster.jobs.storage_orphans.recovery import recover
-from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means
+from filejobs_dagster.jobs.storage_orphans.recovery import note_unsettled, recover
+from filejobs_dagster.jobs.storage_orphans.removal import MAX_RUNTIME, Drain, Means
 from filejobs_dagster.jobs.storage_orphans.report import write_report
 from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
 from filejobs_dagster.jobs.storage_orphans.supply import AllThatIsDue, ReviewedOnly, Supply
@@ -73,6 +73,7 @@ class Sweep:
         self._require_adoption()
         if self._context.live:
             recover(self._storage, self._marks, self._context, self._books)
+        note_unsettled(self._marks, self._context, self._books)
         self._preflight()
         try:
             with Scratch(self._request.scratch, needs=self._room_needed()) as scratch:
@@ -82,15 +83,19 @@ class Sweep:
 
     def _within(self, scratch: Scratch, now: datetime) -> Outcome:
         reviewed = self._reviewed(scratch, now)
-        made = make_pass(
-            self._context,
-            self._request,
-            self._storage,
-            scratch,
-            self._ticker,
-            now=now,
-            ends_at=self._ends_at,
-        )
+        try:
+            made = make_pass(
+                self._context,
+                self._request,
+                self._storage,
+                scratch,
+                self._ticker,
+                now=now,
+                ends_at=self._ends_at,
+            )
+        except TimeOver:
+            self._books.commit_position({"truncated": True, "stopped_reason": MAX_RUNTIME})
+            raise
         self._note(made)
         self._write_report(made, scratch, now)
         numbers = numbers_of(made)
@@ -244,17 +249,15 @@ class Sweep:
     def _mark(self, made: Pass, numbers: Numbers) -> bool:
         """Note every orphan as seen, forget what is none any more; False when others do that."""
         if self._marks.live_run_at_work():
-            self._context.log.warning(
-                "A live run of this job is at work: the marks are its own, and stay as they are."
-            )
-            self._books.facts["marks"] = "left to the live run at work"
-            return False
+            return self._leave_marks()
         self._ticker.phase("marking", f"Marking {numbers.orphans:,} orphans.")
         with self._context.database.transaction(self._context.connection) as cursor:
             at = database_now(cursor)
         marked = 0
         for portion in in_statements(made.found.orphans()):
             self._context.prove_alive()
+            if self._marks.live_run_at_work():
+                return self._leave_marks()
             self._marks.mark(portion, at)
             marked += len(portion)
             self._ticker.objects("marking", marked, portion[-1].key)
@@ -264,12 +267,19 @@ class Sweep:
             self._marks.note_pass(cursor, at, numbers, made.found.bytes)
         return True
 
+    def _leave_marks(self) -> bool:
+        self._context.log.warning(
+            "A live run of this job is at work: the marks are its own, and are left to it."
+        )
+        self._books.facts["marks"] = "left to the live run at work"
+        return False
+
     # Deleting -------------------------------------------------------------------------------------
 
     def _drain(self, supply: Supply, confirmed_before: datetime) -> None:
         """Delete what is confirmed."""
         adoption = self._storage.adoption
-        due = self._marks.due(confirmed_before)
+        due, _ = self._marks.tally(confirmed_before)
         if not due.count or adoption is None:
             return
         self._ticker.phase(

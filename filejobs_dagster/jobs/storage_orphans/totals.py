@@ -26,6 +26,10 @@ FAILED = "failed"
 WON_BY_OTHERS = "being referenced"
 UNANSWERED = "unanswered"
 KEPT = "kept: "
+OWNER_REFERENCED = "its owner is referenced"
+
+DERIVED_FROM = "derived from "
+"""So the gate's reason begins for an object whose owner is named; the owner's key follows."""
 
 
 @dataclass
@@ -43,7 +47,7 @@ class Totals:
         versions: Versions that were purged.
         intended: Orphans whose deletion is intended and whose result is not written yet.
         samples: A few keys of each class and fate, with reasons.
-        refused_in_a_row: Objects that storage refused since the last one that it let go.
+        refused_in_a_row: Objects that storage refused since the last batch of which it let any go.
     """
 
     live: bool
@@ -96,11 +100,15 @@ class Totals:
         for key, lock in removal.locked.items():
             self.note(LOCKED, key, str(lock))
         for key, why in removal.kept.items():
-            self.note(KEPT + why, key)
+            # One fate for all owners: there may be as many as objects.
+            if why.startswith(DERIVED_FROM):
+                self.note(KEPT + OWNER_REFERENCED, key, why)
+            else:
+                self.note(KEPT + why, key)
         self.freed += removal.freed
         self.versions += sum(removal.purged.values())
         let_go = bool(removal.removed() or removal.already_gone)
-        self.refused_in_a_row = (0 if let_go else self.refused_in_a_row) + len(removal.failed)
+        self.refused_in_a_row = 0 if let_go else self.refused_in_a_row + len(removal.failed)
 
     def as_detail(self) -> dict[str, Any]:
         """The totals as `job_run.detail` holds them; a dry run has no number of things done."""

@@ -147,10 +147,10 @@ class Sweeper:
 
     def refer(self, *keys: str) -> None:
         """Rows without objects."""
-        for key in keys:
-            self.installation.execute(
-                "INSERT INTO file (state, storage_key) VALUES ('ready', %s)", (key,)
-            )
+        self.installation.execute(
+            "INSERT INTO file (state, storage_key) SELECT 'ready', unnest(%s::text[])",
+            (list(keys),),
+        )
 
     def candidates(self) -> dict[str, str]:
         """State by key."""

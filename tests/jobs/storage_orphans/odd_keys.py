@@ -161,8 +161,3 @@ ODD_KEYS: tuple[Odd, ...] = (
 )
 
 ROWS: tuple[str, ...] = tuple(row for odd in ODD_KEYS for row in odd.rows)
-
-
-def taken_by_moto(odd: Odd) -> bool:
-    """Whether the S3 server of the tests stores the key: it knows no path with a newline."""
-    return not odd.only_in_memory and b"\n" not in odd.key

@@ -111,3 +111,20 @@ def test_the_time_of_an_object_keeps_its_milliseconds_and_may_be_unknown() -> No
     unknown = Line("keep", b"files/b", 1, -1, "", "ambiguous")
     _, read = read_list(io.StringIO(written(dated, unknown)))
     assert [one.modified for one in read] == [1, -1]
+
+
+def test_a_column_that_stands_there_twice_is_refused_because_either_may_be_meant() -> None:
+    doubled = "".join(
+        f"{row},keep\n" if not row.startswith(("#", "decision")) else
+        (f"{row},decision\n" if row.startswith("decision") else f"{row}\n")
+        for row in written(line()).splitlines()
+    )  # fmt: skip
+    with pytest.raises(NotAList, match="repeats decision"):
+        read_list(io.StringIO(doubled))
+
+
+def test_a_time_that_has_lost_its_zone_is_told_as_a_mistake_of_its_row() -> None:
+    text = written(line()).replace(".123Z", ".123")
+    _, lines = read_list(io.StringIO(text))
+    with pytest.raises(NotAList, match=r"Row 11 .* has lost its time zone"):
+        list(lines)

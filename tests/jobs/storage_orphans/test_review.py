@@ -124,6 +124,7 @@ def test_a_dry_run_of_a_reviewed_list_says_what_it_would_do(
         ("# bucket,test-", "# bucket,prod-", "of the bucket 'prod-"),
         ("# endpoint,http://127", "# endpoint,http://128", "of the server 'http://128"),
         ("# written_at,2", "# written_at,1", "more than 14d ago"),
+        ("# written_at,2", "# written_at,3", "which is not yet"),
         ("# fingerprint,", "# fingerprint,0", "have changed since the reviewed list"),
         ("remove,files/a", "delete,files/a", "Row 12 is not as the run wrote it"),
         ("# list,filejobs", "# list,", "cannot be used"),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from filejobs_dagster.objects import removing, sending
 from filejobs_dagster.settings.orphans import BreakersSettings
 
 if TYPE_CHECKING:
@@ -116,16 +121,40 @@ def test_a_disk_without_room_for_as_much_as_last_time_is_noticed_before_anything
     assert sweep.installation.has_object("files/orphan")
 
 
-def test_a_thousand_and_one_orphans_go_in_two_capped_runs(sweep: Sweeper) -> None:
-    orphans = [f"files/{number:04d}" for number in range(1001)]
-    sweep.put(*orphans, body=b"")
-    sweep.seen_before(*orphans)
-    # A batch for a thousand, as servers get it that do not obey conditions.
+def drained(sweep: Sweeper, orphans: list[str], limit: int, expected: list[int]) -> None:
+    """The orphans go in so many capped runs, in requests for many keys each."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda key: sweep.put(key, body=b""), orphans))
+    sweep.seen_before_there(*orphans)
     sweep.installation.execute(
         "UPDATE bucket_adoption SET conditional_delete = 'ignored', probed_at = now()"
     )
-    for expected, left in ((1000, 1), (1, 0)):
-        outcome = sweep(limit=1000, breakers=BreakersSettings(max_orphan_fraction=1))
+    left = len(orphans)
+    for count in expected:
+        outcome = sweep(limit=limit, breakers=BreakersSettings(max_orphan_fraction=1))
         assert outcome.ok, outcome.error
-        assert (outcome.acted, outcome.detail["deferred"]) == (expected, left)
+        left -= count
+        assert (outcome.acted, outcome.detail["deferred"]) == (count, left)
     assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}
+
+
+def test_more_orphans_than_fit_into_a_request_and_into_a_run_all_go(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (removing, sending):
+        monkeypatch.setattr(module, "MOST_KEYS_PER_REQUEST", 10)
+    asked: list[int] = []
+    sweep.client.meta.events.register_first(
+        "provide-client-params.s3.DeleteObjects",
+        lambda params, **_: asked.append(len(params["Delete"]["Objects"])),
+    )
+    drained(sweep, [f"files/{number:04d}" for number in range(51)], 25, [25, 25, 1])
+    assert asked == [10, 10, 5, 10, 10, 5, 1]
+
+
+@pytest.mark.skipif("LONG_TESTS" not in os.environ, reason="LONG_TESTS is not set")
+@pytest.mark.parametrize(("orphans", "expected"), [(1001, [1000, 1]), (2500, [1000, 1000, 500])])
+def test_more_than_a_thousand_orphans_go_in_capped_runs(
+    sweep: Sweeper, orphans: int, expected: list[int]
+) -> None:
+    drained(sweep, [f"files/{number:04d}" for number in range(orphans)], 1000, expected)

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from filejobs_dagster.references.reference_set import ReferenceSet
     from tests.jobs.storage_orphans.conftest import Sweeper
 
-DOZEN = [f"files/{number:03d}" for number in range(12)]
+IN_USE = [f"files/{number:03d}" for number in range(5)]
 
 
 @pytest.fixture
 def full(sweep: Sweeper) -> Sweeper:
     """Objects that are all in use, one that is not, and a first run that has seen it."""
-    sweep.refer(*DOZEN)
-    sweep.put(*DOZEN)
+    sweep.refer(*IN_USE)
+    sweep.put(*IN_USE)
     sweep.seen_before("files/orphan")
     return sweep
 
 
 def unharmed(sweep: Sweeper) -> bool:
-    return sweep.installation.keys() >= {*DOZEN, "files/orphan", "files/used"}
+    return sweep.installation.keys() >= {*IN_USE, "files/orphan", "files/used"}
 
 
 def test_a_source_that_fails_half_way_fails_the_run_with_nothing_deleted(full: Sweeper) -> None:

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 _RESOLVABLE = re.compile(rb"(?:\A|/)\.\.?(?:/|\Z)")
 
+MOST_KEY_BYTES = 1024
+
 NOT_UTF8 = b"its key is not UTF-8, so no source could name it"
 RESOLVABLE = b"its key has . or .. between slashes, which may lead to another object on the way"
 NO_PATTERN = b"no pattern of `shape` matches its key"
+TOO_LONG = b"its key is longer than S3 allows (1024 bytes)"
 TOO_MANY_OWNERS = b"the rewrites lead to more owners than are looked for"
 
 
@@ -109,11 +112,14 @@ class Rules:
 
     def unknown(self, key: bytes) -> bytes | None:
         """Return why a key is none of the known ones, or None when it is."""
+        if len(key) > MOST_KEY_BYTES:
+            return TOO_LONG
         if not key.isascii():
             try:
                 key.decode()
             except UnicodeDecodeError:
                 return NOT_UTF8
-        if b"." in key and _RESOLVABLE.search(key) is not None:
+        # Nearly every key has a dot, and a search from each of its bytes takes its time.
+        if (b"/." in key or key.startswith(b".")) and _RESOLVABLE.search(key) is not None:
             return RESOLVABLE
         return None if self.shape.known(key) else NO_PATTERN

@@ -57,7 +57,7 @@ def peak_of(made: Made, scratch: Scratch) -> int:
 
 @pytest.mark.parametrize("named_of_ten", [9, 0])
 def test_memory_does_not_grow_with_the_bucket(named_of_ten: int, scratch: Scratch) -> None:
-    small = peak_of(Made(5_000, named_of_ten), scratch)
-    large = peak_of(Made(20_000, named_of_ten), scratch)
+    small = peak_of(Made(3_000, named_of_ten), scratch)
+    large = peak_of(Made(12_000, named_of_ten), scratch)
     assert large < small + MEBIBYTE
     assert large < 16 * MEBIBYTE

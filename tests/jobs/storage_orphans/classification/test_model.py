@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(objects, rows, written, draw(RULES))
 
 
-@settings(max_examples=200)
+@settings(max_examples=1000 if "LONG_TESTS" in os.environ else 80)
 @given(worlds(), st.integers(1, 7), st.integers(1, 7))
 def test_the_classification_is_the_one_of_judging_each_key_by_hand(
     world: World, per_page: int, per_block: int
