@@ -104,7 +104,11 @@ def _run(
 def _tell(facts: dict[str, Any], *, live: bool) -> None:
     if live:
         acted, freed = facts.get("acted", 0), facts.get("bytes_freed", 0)
-        typer.echo(f"removed {acted:,} objects, {freed:,} bytes freed")
+        marked = facts.get("marked", 0)
+        only = f"; {marked:,} got a delete marker, which frees nothing" if marked else ""
+        typer.echo(f"removed {acted:,} objects, {freed:,} bytes freed{only}")
     else:
-        typer.echo(f"would remove {facts.get('would_collect', 0):,} objects; --live removes them")
+        would = facts.get("would_collect", 0)
+        then = "--live removes them" if would else "the log says why"
+        typer.echo(f"would remove {would:,} objects; {then}")
     typer.echo(str(facts.get("explained", "")))

@@ -217,7 +217,8 @@ def _print(results: Sequence[Verification]) -> None:
         for finding in result.warnings:
             out.print(_line(result.chain, finding, "warning"))
     for explanation in dict.fromkeys(result.explanation for result in results):
-        out.print(explanation)
+        chains = [result.chain for result in results if result.explanation == explanation]
+        out.print(f"{', '.join(chains)}: {explanation}")
     first = results[0]
     out.print(f"Checked {first.mode}. Pins: {first.pins or 'none'}.")
     if not first.signatures:

@@ -102,3 +102,16 @@ def test_a_list_that_is_not_there_or_not_ours_is_refused(installation: Installat
     foreign = call("apply", str(path))
     assert foreign.exit_code == 1
     assert "of the installation 'other'" in foreign.stderr
+
+
+def test_a_versioned_bucket_is_not_said_to_have_freed_anything(installation: Installation) -> None:
+    installation.client.put_bucket_versioning(
+        Bucket=installation.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
+    report = first_list(installation)
+    assert call("bucket", "adopt").exit_code == 0
+    live = call("apply", str(report), "--live")
+    assert live.exit_code == 0, live.output
+    assert "removed 2 objects, 0 bytes freed; 2 got a delete marker" in live.stdout
+    again = call("apply", str(report))
+    assert "would remove 0 objects; the log says why" in again.stdout

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.jobs.storage_orphans.removal import LIMIT
-from filejobs_dagster.jobs.storage_orphans.totals import LOCKED, as_text
+from filejobs_dagster.jobs.storage_orphans.totals import LOCKED, TOO_RECENT, as_text
 from filejobs_dagster.ledger.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class Ending:
                 "swept": not how.reviewed
                 and books.stopped is None
                 and not due.count
-                and not totals.left,
+                and not totals.left
+                and not totals.fates[TOO_RECENT],
             }
         elif marked:
             facts |= self._would(due)

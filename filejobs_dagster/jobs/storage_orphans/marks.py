@@ -20,6 +20,7 @@ from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import timedelta
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -74,11 +75,22 @@ class Marks:
             return dict(cursor.fetchall())
 
     def recover(
-        self, cursor: psycopg.Cursor[TupleRow], *, gone: Sequence[bytes], there: Sequence[bytes]
-    ) -> None:
-        """Settle interrupted intents: forget what is gone, and judge the rest anew."""
+        self,
+        cursor: psycopg.Cursor[TupleRow],
+        *,
+        gone: Sequence[bytes],
+        there: Sequence[bytes],
+        settled_after: timedelta,
+    ) -> list[bytes]:
+        """Settle interrupted intents: forget what is gone, and judge the rest anew.
+
+        Returns:
+            Those that are there and are judged anew; the intents of the others are too recent.
+        """
         cursor.execute(statements.RECOVER_GONE, {**self._values, "keys": list(gone)})
-        cursor.execute(statements.RECOVER, {**self._values, "keys": list(there)})
+        values = {**self._values, "keys": list(there), "settled_after": settled_after}
+        cursor.execute(statements.RECOVER, values)
+        return sorted(bytes(row[0]) for row in cursor.fetchall())
 
     def live_run_at_work(self) -> bool:
         """True when another run of the job is live at the moment: the marks are its own then."""

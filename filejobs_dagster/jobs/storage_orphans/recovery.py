@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named
-from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED
+from filejobs_dagster.jobs.storage_orphans.totals import TOO_RECENT, UNANSWERED
 from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.request import Storage
+
+SETTLED_AFTER = timedelta(minutes=15)
+"""Nobody refers to an object that is still there until a deletion sent before has surely arrived.
+
+A client gives up a request after a minute, and tries a few times; the server may be at it longer.
+"""
 
 
 def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeeping) -> None:
@@ -48,27 +55,31 @@ def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeep
     gone = [key for key in keys if found[key.decode()] is None]
     there = [key for key in keys if isinstance(found[key.decode()], Found)]
 
-    def once() -> None:
+    def once() -> list[bytes]:
         with context.database.transaction(context.connection) as cursor:
-            marks.recover(cursor, gone=gone, there=there)
+            anew = marks.recover(cursor, gone=gone, there=there, settled_after=SETTLED_AFTER)
             books.write_result(
                 cursor,
                 recovered=True,
                 **named("found_gone", gone),
-                **named("found_there", there),
+                **named("found_there", anew),
                 **(named("not_known", [key.encode() for key in unknown]) if unknown else {}),
             )
+        return anew
 
-    trying_again(once)
-    books.facts["recovered"] = {"gone": len(gone), "there": len(there)}
-    if unknown:
-        books.facts["recovered"]["not_known"] = len(unknown)
+    anew = set(trying_again(once))
+    for recent in (one for one in there if one not in anew):
+        books.totals.note(TOO_RECENT, recent, f"asked to go less than {SETTLED_AFTER} ago")
+    recovered = {"gone": len(gone), "there": len(anew)}
+    rest = {"too_recent": len(there) - len(anew), "not_known": len(unknown)}
+    books.facts["recovered"] = recovered | {name: count for name, count in rest.items() if count}
     context.log.warning(
-        "An earlier run ended while it deleted: of %s objects %s are gone, %s are judged anew, and "
-        "of %s storage does not say.",
+        "An earlier run ended while it deleted %s objects: %s are gone, %s are judged anew, %s "
+        "were asked for so recently that they may still go, and of %s storage does not say.",
         f"{len(keys):,}",
         f"{len(gone):,}",
-        f"{len(there):,}",
+        f"{len(anew):,}",
+        f"{rest['too_recent']:,}",
         f"{len(unknown):,}",
     )
 

@@ -203,6 +203,7 @@ SELECT bucket, count(*)
  ORDER BY bucket
 """
 
+# A request to delete that was sent a moment ago may still arrive: that intent stays as it is.
 RECOVER = """
 UPDATE orphan_candidate
    SET state = 'seen', intent_at = NULL, intent_run = NULL
@@ -210,6 +211,8 @@ UPDATE orphan_candidate
    AND key = ANY(%(keys)s::bytea[])
    AND state = 'deleting'
    AND intent_run <> %(run_id)s
+   AND intent_at < clock_timestamp() - %(settled_after)s
+RETURNING key
 """
 
 RECOVER_GONE = """

@@ -25,6 +25,7 @@ LOCKED = "locked"
 FAILED = "failed"
 WON_BY_OTHERS = "being referenced"
 UNANSWERED = "unanswered"
+TOO_RECENT = "asked for a moment ago"
 KEPT = "kept: "
 OWNER_REFERENCED = "its owner is referenced"
 

@@ -152,6 +152,13 @@ class Sweeper:
             (list(keys),),
         )
 
+    def deletions_have_arrived(self) -> None:
+        """Let the time pass in which a deletion that was sent may still be carried out."""
+        self.installation.execute(
+            "UPDATE orphan_candidate SET intent_at = intent_at - interval '1 hour'"
+            " WHERE state = 'deleting'"
+        )
+
     def candidates(self) -> dict[str, str]:
         """State by key."""
         return {

@@ -309,6 +309,7 @@ def test_expired_credentials_stop_the_sweep_and_the_next_run_goes_on(full: Sweep
     assert len(set(asked)) == 1, "no further batch was begun"
     assert "deleting" in full.candidates().values(), "it may yet go: nobody may refer to it"
     expired = False
+    full.deletions_have_arrived()
     after = full()
     assert after.ok, after.error
     assert after.detail["recovered"] == {"gone": 0, "there": 1}

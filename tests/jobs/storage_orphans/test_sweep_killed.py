@@ -57,6 +57,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next_one(
     kill(sweep, site)
     assert sweep.installation.has_object("files/used")
 
+    sweep.deletions_have_arrived()
     outcome = sweep()
     assert outcome.ok, outcome.error
     assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}
@@ -84,4 +85,5 @@ def test_until_the_next_run_has_looked_nobody_may_refer_to_what_was_intended(
     dry = sweep("dry")
     assert dry.ok, dry.error
     assert "deleting" in sweep.candidates().values(), "a dry run leaves that to a live one"
+    sweep.deletions_have_arrived()
     assert sweep().acted == len(ORPHANS)

@@ -153,7 +153,8 @@ def test_a_clock_that_was_set_back_between_two_runs_fails_none_of_them(sweep: Sw
 
 def interrupt(sweep: Sweeper, *keys: str) -> None:
     sweep.installation.execute(
-        "UPDATE orphan_candidate SET state = 'deleting', intent_at = now(), intent_run = 'dead'"
+        "UPDATE orphan_candidate SET state = 'deleting', intent_run = 'dead',"
+        " intent_at = now() - interval '1 hour'"
         " WHERE key = ANY(SELECT convert_to(key, 'UTF8') FROM unnest(%s::text[]) AS key)",
         (list(keys),),
     )
@@ -178,6 +179,24 @@ def test_one_interrupted_object_of_which_storage_does_not_speak_keeps_no_other_f
     assert sweep.candidates() == {"files/a": "deleting"}, "nobody may refer to it yet"
     monkeypatch.setattr(recovery, "measure", measure)
     assert sweep().acted == 1
+
+
+def test_a_deletion_that_was_sent_a_moment_ago_may_still_arrive_and_keeps_its_key_refused(
+    sweep: Sweeper,
+) -> None:
+    sweep.seen_before("files/a", "files/b")
+    sweep.installation.execute(
+        "UPDATE orphan_candidate SET state = 'deleting', intent_at = now(), intent_run = 'dead'"
+        " WHERE key = 'files/a'"
+    )
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.detail["recovered"] == {"gone": 0, "there": 0, "too_recent": 1}
+    assert (outcome.acted, outcome.detail["swept"]) == (1, False)
+    with pytest.raises(Exception, match="is being deleted"):
+        sweep.refer("files/a")
+    sweep.deletions_have_arrived()
+    assert (sweep().acted, sweep.candidates()) == (1, {})
 
 
 def test_where_storage_speaks_of_no_interrupted_object_the_run_fails(
