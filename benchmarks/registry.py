@@ -30,6 +30,9 @@ MODULES: tuple[str, ...] = (
     "orphans_memory",
     "orphans_against_tools",
     "orphans_removal",
+    "audit_append",
+    "audit_verify",
+    "audit_trim",
 )
 
 

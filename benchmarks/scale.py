@@ -25,6 +25,10 @@ class Scale:
         shares: Of a hundred objects, so many are orphans: one bucket for each number.
         shares_for_memory: The same for the comparison of memory.
         orphans_removed: Orphans whose removal is timed.
+        audit_appends: Events that all clients together append one by one.
+        few_audit_events: In the smaller chain of the comparison of a verification's memory.
+        many_audit_events: In the chain that is verified.
+        audit_events_trimmed: Events that are due in the chain that is trimmed.
         starts: How often each process is started; the median counts.
     """
 
@@ -43,6 +47,10 @@ class Scale:
     shares: tuple[int, ...]
     shares_for_memory: tuple[int, ...]
     orphans_removed: int
+    audit_appends: int
+    few_audit_events: int
+    many_audit_events: int
+    audit_events_trimmed: int
     starts: int
 
 
@@ -62,6 +70,10 @@ QUICK = Scale(
     shares=(1, 30),
     shares_for_memory=(1, 30, 90),
     orphans_removed=1_000,
+    audit_appends=8_000,
+    few_audit_events=20_000,
+    many_audit_events=200_000,
+    audit_events_trimmed=200_000,
     starts=3,
 )
 
@@ -81,6 +93,10 @@ FULL = Scale(
     shares=(1, 30),
     shares_for_memory=(1, 30, 90),
     orphans_removed=10_000,
+    audit_appends=32_000,
+    few_audit_events=100_000,
+    many_audit_events=1_000_000,
+    audit_events_trimmed=1_000_000,
     starts=7,
 )
 
@@ -100,6 +116,10 @@ TINY = Scale(
     shares=(30,),
     shares_for_memory=(90,),
     orphans_removed=25,
+    audit_appends=192,
+    few_audit_events=200,
+    many_audit_events=600,
+    audit_events_trimmed=600,
     starts=1,
 )
 """For the tests that run every benchmark; nothing can be concluded from its numbers."""

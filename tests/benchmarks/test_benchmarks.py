@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from benchmarks import delay, orphans_speed, registry, reservations, shell_tools, throughput
+from benchmarks import (
+    audit_append,
+    audit_child,
+    audit_verify,
+    delay,
+    orphans_speed,
+    registry,
+    reservations,
+    shell_tools,
+    throughput,
+)
 from benchmarks.__main__ import main, measure
 from benchmarks.canned_process import CannedS3Process
 from benchmarks.child import ChildFailed, Task, finish, start
@@ -117,6 +127,23 @@ def test_a_step_in_the_shell_that_fails_is_no_measurement(
     environment |= {"RCLONE_LOW_LEVEL_RETRIES": "1"}
     with pytest.raises(subprocess.CalledProcessError):
         shell_tools.find_orphans(tools[-1], surroundings.database(), nobody, tmp_path, environment)
+
+
+def test_a_control_that_does_not_fork_is_no_measurement(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_append, "count_forks", lambda _: (TINY.audit_appends, 0))
+    with pytest.raises(NotTheSameWork, match="with 0 forks"):
+        list(audit_append.run(surroundings, TINY))
+
+
+def test_a_check_that_missed_the_edited_event_is_no_measurement(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed = audit_child.Done(TINY.few_audit_events, [], 1, 1, 1, 1)
+    monkeypatch.setattr(audit_verify, "check", lambda *_: missed)
+    with pytest.raises(NotTheSameWork, match="full was to look at 200 and find"):
+        list(audit_verify.run(surroundings, TINY))
 
 
 def test_a_child_that_fails_is_no_measurement(surroundings: Surroundings) -> None:
