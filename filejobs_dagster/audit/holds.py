@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.audit.own_events import own_events, text_field
 from filejobs_dagster.audit.session import table
 from filejobs_dagster.postgres.rows import one
 
@@ -175,16 +176,11 @@ def read_holds(
         (chain,),
     )
     rows = [HoldRow(*row) for row in cursor.fetchall()]
-    cursor.execute(
-        sql.SQL(
-            "SELECT seq, body::jsonb ->> 'kind', body::jsonb ->> 'hold_id',"
-            " body::jsonb ->> 'from_seq' FROM {} WHERE chain_id = %s"
-            " AND body LIKE '%%\"audit.%%'"
-            " AND body::jsonb ->> 'kind' IN (%s, %s) ORDER BY seq"
-        ).format(table(database, "audit_event")),
-        (chain, SET, RELEASED),
-    )
-    return rows, [HoldEvent(*row) for row in cursor.fetchall()]
+    events = own_events(cursor, table(database, "audit_event"), chain, SET, RELEASED)
+    return rows, [
+        HoldEvent(seq, str(body["kind"]), text_field(body, "hold_id"), text_field(body, "from_seq"))
+        for seq, body in events
+    ]
 
 
 def _first_event(

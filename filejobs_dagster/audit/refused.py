@@ -16,7 +16,8 @@ _TWO_HISTORIES = frozenset({"EQUIVOCATION", "SEAL_PIN_MISMATCH"})
 
 WHAT_AFTER_ROLLBACK = (
     "The database is older than its pins: it was restored from a backup, or its newest part was "
-    "removed. Verify the chain; if it was restored, acknowledge that, and the chain goes on."
+    "removed. Verify the chain; if it was restored, acknowledge that with `filejobs audit "
+    "restore`, and the chain goes on."
 )
 
 

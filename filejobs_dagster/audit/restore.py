@@ -94,7 +94,7 @@ def acknowledge_restore(
 def _must_be_older(evidence: Evidence) -> None:
     result = judge(evidence, CHECKS)
     if "PIN_AHEAD_SEAL" not in result.codes:
-        if result.clean:
+        if result.codes <= {"SEALING_STOPPED"}:
             raise RestoreRefused(
                 "NOT_ROLLED_BACK",
                 f"no pin of the chain {evidence.chain!r} is ahead of the database: there is "

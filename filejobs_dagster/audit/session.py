@@ -95,6 +95,12 @@ def server_identity(cursor: psycopg.Cursor[TupleRow]) -> tuple[str, str]:
     return _system_identifier(cursor), _timeline(cursor)
 
 
+def is_standby(cursor: psycopg.Cursor[TupleRow]) -> bool:
+    """Whether the server follows another one, and may be behind it."""
+    cursor.execute("SELECT pg_catalog.pg_is_in_recovery()")
+    return bool(one(cursor)[0])
+
+
 def _system_identifier(cursor: psycopg.Cursor[TupleRow]) -> str:
     if not _may_call(cursor, "pg_catalog.pg_control_system()"):
         return UNKNOWN
@@ -103,8 +109,7 @@ def _system_identifier(cursor: psycopg.Cursor[TupleRow]) -> str:
 
 
 def _timeline(cursor: psycopg.Cursor[TupleRow]) -> str:
-    cursor.execute("SELECT pg_catalog.pg_is_in_recovery()")
-    if one(cursor)[0]:
+    if is_standby(cursor):
         if not _may_call(cursor, "pg_catalog.pg_control_checkpoint()"):
             return UNKNOWN
         cursor.execute("SELECT timeline_id::text FROM pg_catalog.pg_control_checkpoint()")

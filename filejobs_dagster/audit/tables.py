@@ -257,6 +257,18 @@ def read_restores(
     return [RestoreRow(*row) for row in cursor.fetchall()]
 
 
+def read_beginning(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> str | None:
+    """When the oldest live event was recorded, as notes write it; None when there is none."""
+    cursor.execute(
+        sql.SQL("SELECT {moment} FROM {table} WHERE chain_id = %s ORDER BY seq LIMIT 1").format(
+            moment=_time("recorded_at"), table=table(database, "audit_event")
+        ),
+        (chain,),
+    )
+    row = cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
 def _time(column: str) -> sql.Composed:
     # Text, because a tampered row may hold infinity, which no datetime is.
     return sql.SQL(

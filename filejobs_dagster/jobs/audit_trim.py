@@ -25,7 +25,11 @@ from filejobs_dagster.jobs.audit_troubles import (
 from filejobs_dagster.ledger.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
+
+    import psycopg
+    from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.context import RunContext
 
@@ -117,7 +121,7 @@ class _Trimming:
 
     def may_go_on(self, batch: int = 1) -> bool:
         """Whether time and limit leave room for one more batch; else `stopped` says which."""
-        if self._removed() + batch > self.request.limit:
+        if _removed(self.works) + batch > self.request.limit:
             self.stopped = "limit"
         elif time.monotonic() - self.began >= self.request.max_runtime.total_seconds():
             self.stopped = "max_runtime"
@@ -126,15 +130,18 @@ class _Trimming:
     def trim(self, chain: str) -> None:
         context, work = self.context, _Work(chain)
         self.works.append(work)
-        size = min(self.request.batch_size, self.request.limit - self._removed())
+        size = min(self.request.batch_size, self.request.limit - _removed(self.works))
 
         def go_on(before: Batch | None) -> bool:
             if before is not None:
-                work.take(before)
-                self._commit()
-                context.log.info("chain %s: removed up to event %s", chain, f"{work.reached:,}")
+                self._committed(work, before)
             context.prove_alive()
             return self.may_go_on(size)
+
+        def record(cursor: psycopg.Cursor[TupleRow], plan: TrimPlan, batch: Batch) -> None:
+            after = replace(work, plan=plan)
+            after.take(batch)
+            self._advance(cursor, [*self.works[:-1], after])
 
         with self.troubles.of(chain):
             trimmed = trim_chain(
@@ -146,20 +153,25 @@ class _Trimming:
                 actor=context.identity.holder,
                 run_id=context.identity.run_id,
                 go_on=go_on,
+                record=record,
             )
             work.plan = trimmed.plan
             for batch in trimmed.batches[work.batches :]:
-                work.take(batch)
+                self._committed(work, batch)
             work.oldest_left = self._left(trimmed.plan, work)
         self._commit()
+
+    def _committed(self, work: _Work, batch: Batch) -> None:
+        work.take(batch)
+        self.context.log.info("chain %s: removed up to event %s", work.chain, f"{work.reached:,}")
 
     def outcome(self) -> Outcome:
         verb = "were not trimmed" if self.context.live else "would not be trimmed"
         many = len({trouble.chain for trouble in self.troubles.found})
         return Outcome(
-            scanned=self._due(),
-            acted=self._removed(),
-            detail=self._detail(),
+            scanned=_due(self.works),
+            acted=_removed(self.works),
+            detail=self._detail(self.works),
             error=self.troubles.error(f"{many} of {len(self.works)} chains {verb}."),
         )
 
@@ -175,31 +187,25 @@ class _Trimming:
     def _commit(self) -> None:
         context = self.context
         with context.database.transaction(context.connection) as cursor:
-            context.progress.advance(
-                cursor, scanned=self._due(), acted=self._removed(), detail=self._detail()
-            )
+            self._advance(cursor, self.works)
 
-    def _removed(self) -> int:
-        return sum(work.removed for work in self.works)
-
-    def _due(self) -> int:
-        return sum(
-            work.removed if work.plan is None else work.plan.due_to - work.plan.base
-            for work in self.works
+    def _advance(self, cursor: psycopg.Cursor[TupleRow], works: Sequence[_Work]) -> None:
+        self.context.progress.advance(
+            cursor, scanned=_due(works), acted=_removed(works), detail=self._detail(works)
         )
 
-    def _detail(self) -> dict[str, Any]:
+    def _detail(self, works: Sequence[_Work]) -> dict[str, Any]:
         live = self.context.live
-        planned = sum(work.plan.events for work in self.works if work.plan is not None)
-        oldest = min((one.oldest_left for one in self.works if one.oldest_left), default=None)
+        planned = sum(work.plan.events for work in works if work.plan is not None)
+        oldest = min((one.oldest_left for one in works if one.oldest_left), default=None)
         truncated = self.stopped is not None
         return {
             **self.about,
             **({} if live else {"would_trim_events": min(planned, self.request.limit)}),
             "retention_seconds": round(self.policy.retention.total_seconds()),
             "archived": self.policy.archive is not None,
-            "checkpoints": sum(work.batches for work in self.works),
-            "chains": [_row(work) for work in self.works[:SHOWN]],
+            "checkpoints": sum(work.batches for work in works),
+            "chains": [_row(work) for work in works[:SHOWN]],
             "chains_left_out": self.left_out[:SHOWN],
             "findings": self.troubles.as_rows(),
             "truncated": truncated,
@@ -207,6 +213,16 @@ class _Trimming:
             "oldest_left": None if oldest is None else oldest.isoformat(),
             "swept": live and not truncated and not self.troubles.found,
         }
+
+
+def _removed(works: Sequence[_Work]) -> int:
+    return sum(work.removed for work in works)
+
+
+def _due(works: Sequence[_Work]) -> int:
+    return sum(
+        work.removed if work.plan is None else work.plan.due_to - work.plan.base for work in works
+    )
 
 
 def _row(work: _Work) -> dict[str, str | int]:

@@ -550,3 +550,27 @@ def _(a: Attack) -> None:
 @tamper("another incarnation in the head row", "RESTORE", "RESTORE", "RESTORE")
 def _(a: Attack) -> None:
     a.run("UPDATE audit_chain SET incarnation = 2 WHERE chain_id = 'a'")
+
+
+@tamper("a body that is no JSON and names the audit", "EV_BODY", "EV_BODY", "")
+def _(a: Attack) -> None:
+    a.run("""UPDATE audit_event SET body = 'x "audit.trim" x' WHERE chain_id = 'a' AND seq = 80""")
+
+
+@tamper("a body that JSON allows and PostgreSQL cannot read", "EV_BODY", "EV_BODY", "")
+def _(a: Attack) -> None:
+    body = r'{"k":"\u0000","word":"audit.trim"}'
+    a.run(f"UPDATE audit_event SET body = '{body}' WHERE chain_id = 'a' AND seq = 80")
+
+
+@tamper("an incarnation that nobody could count up to", "RESTORE", "RESTORE", "RESTORE")
+def _(a: Attack) -> None:
+    a.run("UPDATE audit_chain SET incarnation = 2147483647 WHERE chain_id = 'a'")
+
+
+@tamper("release a hold by an event that was trimmed", *["HOLD_MISMATCH"] * 3)
+def _(a: Attack) -> None:
+    a.run(
+        "UPDATE audit_hold SET released_at = now(), released_by = 'x', release_event_seq = 5"
+        " WHERE released_at IS NULL"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -11,7 +12,7 @@ import pytest
 from filejobs_dagster.audit.keys import generate
 from filejobs_dagster.audit.refused import RestoreRefused, SealRefused, TrimRefused
 from filejobs_dagster.audit.restore import acknowledge_restore
-from filejobs_dagster.audit.verify import Incremental, Rolling
+from filejobs_dagster.audit.verify import CHECKS, Full, Incremental, Rolling, examine, judge
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.audit.test_seal import forced
@@ -89,6 +90,18 @@ def test_the_same_state_on_the_same_server_is_not_excused(own_world: World) -> N
     assert "its newest part was removed" in result.explanation
 
 
+def test_a_standby_that_lags_is_told_to_be_one(own_world: World) -> None:
+    evidence = examine(
+        own_world.database, own_world.connection, "a", own_world.verify_policy, mode=Full()
+    )
+    assert evidence.standby is False
+    older = replace(evidence, seals=evidence.seals[:-1], standby=True)
+    result = judge(older, CHECKS)
+    assert result.codes == {"PIN_AHEAD_SEAL"}
+    assert not result.clean
+    assert "it is a standby" in result.explanation
+
+
 def test_damage_in_a_restored_database_is_not_excused(restored: World) -> None:
     forced(restored, "UPDATE audit_event SET body = '{}' WHERE seq = 30")
     assert restored.verify().verdict == "does not match"
@@ -128,6 +141,17 @@ def test_an_acknowledged_restore_goes_on_under_the_next_incarnation(restored: Wo
     assert any("/1/seal/000000000006" in key for key in restored.pins.objects)
     with pytest.raises(RestoreRefused, match="NOT_ROLLED_BACK"):
         acknowledge(restored)
+
+
+def test_an_acknowledged_restore_has_time_until_its_first_seal(restored: World) -> None:
+    acknowledge(restored)
+    policy = replace(restored.verify_policy, seal_max_age=timedelta(hours=1))
+    assert restored.verify(policy=policy).clean
+    late = restored.verify(policy=replace(policy, seal_max_age=timedelta(microseconds=1)))
+    assert late.codes == {"SEALING_STOPPED"}
+    assert "nothing is sealed any more" in late.explanation
+    with pytest.raises(RestoreRefused, match="NOT_ROLLED_BACK"):
+        acknowledge(restored, replace(restored.seal_policy, verify=policy))
 
 
 def test_a_restore_that_nobody_signed_or_pinned_is_found(restored: World) -> None:

@@ -18,16 +18,20 @@ from filejobs_dagster.audit.keys import generate
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.pins.store import PinStoreUnusable
 from filejobs_dagster.audit.refused import TrimRefused
+from filejobs_dagster.audit.rows import scan
 from filejobs_dagster.audit.statement import TrimFacts
 from filejobs_dagster.audit.trim import TrimPolicy, trim_chain
 from filejobs_dagster.audit.trim.archive import StoreArchive, check_archive
+from filejobs_dagster.audit.trim.plan import make_plan
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.test_seal import forced
-from tests.audit.world import DAY, ORIGIN, MemoryPins, World, genesis
+from tests.audit.tools import Attack
+from tests.audit.world import DAY, ORIGIN, MemoryPins, World, genesis, tampering
 from tests.postgres.backends import is_waiting, wait_until
 
 if TYPE_CHECKING:
     from filejobs_dagster.audit.pins.store import PinReceipt
+    from filejobs_dagster.audit.trim import Batch, TrimPlan
 
 
 def live_events(world: World) -> tuple[int, int]:
@@ -429,3 +433,96 @@ def test_a_policy_says_how_long_pins_are_locked(own_world: World) -> None:
         "SELECT min(retain_until - now()) FROM audit_pin WHERE object_key LIKE '%%/trim/%%'"
     )
     assert kept > 399 * DAY
+
+
+def rewrite(world: World) -> None:
+    """What an owner of the tables can do: another event 10, and the whole chain anew."""
+    with world.connection.transaction(), world.connection.cursor() as cursor:
+        cursor.execute("SET LOCAL search_path = public")
+        tampering(cursor)
+        attack = Attack(cursor, world, world.pins)
+        attack.edit(10)
+        attack.rechain()
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["as it is", "CONTROL: without a look"])
+def test_a_chain_that_is_rewritten_behind_the_verification_is_not_removed(
+    own_world: World, monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    def trim() -> None:
+        trim_chain(
+            own_world.database, own_world.connection, "a", own_world.trim_policy(batch=20),
+            live=True, actor="tester", run_id="run 1", go_on=rewrite_first,
+        )  # fmt: skip
+
+    def rewrite_first(before: Batch | None) -> bool:
+        if before is None:
+            rewrite(own_world)
+        return before is None
+
+    if looks:
+        with pytest.raises(TrimRefused, match="VERIFY_FAILED: the chain up to event 20 is not"):
+            trim()
+        assert live_events(own_world) == (1, 100)
+    else:
+
+        def believed(*arguments: Any, **more: Any) -> Any:
+            found = scan(*arguments, **more)
+            ends = arguments[0].connection.execute(
+                "SELECT seq, hash FROM audit_event WHERE chain_id = 'a'"
+            )
+            plans[-1].ends.update((seq, bytes(digest)) for seq, digest in ends.fetchall())
+            return found
+
+        plans: list[Any] = []
+
+        def kept(*arguments: Any) -> Any:
+            plans.append(make_plan(*arguments))
+            return plans[-1]
+
+        monkeypatch.setattr("filejobs_dagster.audit.trim.make_plan", kept)
+        monkeypatch.setattr("filejobs_dagster.audit.trim.batch.scan", believed)
+        trim()
+        assert live_events(own_world)[0] == 21, "the evidence is gone"
+    assert not own_world.verify().clean
+
+
+def test_what_a_caller_records_stands_or_falls_with_the_batch(own_world: World) -> None:
+    own_world.connection.execute("CREATE TABLE public.books (checkpoint bigint, planned bigint)")
+
+    def record(cursor: psycopg.Cursor[Any], plan: TrimPlan, batch: Batch) -> None:
+        cursor.execute("INSERT INTO books VALUES (%s, %s)", (batch.checkpoint_no, plan.events))
+        if batch.checkpoint_no == 2:
+            raise LookupError("no books, no batch")
+
+    with pytest.raises(LookupError):
+        trim_chain(
+            own_world.database, own_world.connection, "a", own_world.trim_policy(batch=20),
+            live=True, actor="tester", run_id="run 1", record=record,
+        )  # fmt: skip
+    books = own_world.connection.execute("SELECT * FROM public.books").fetchall()
+    assert books == [(1, 50)]
+    assert live_events(own_world)[0] == 21
+    assert own_world.value("SELECT count(*) FROM audit_checkpoint") == 1
+    own_world.trim(batch=20)
+    assert live_events(own_world)[0] == 51
+    assert own_world.verify().clean
+
+
+def test_a_hold_that_is_set_behind_the_verification_holds_by_its_event_alone(
+    own_world: World,
+) -> None:
+    def hold_meanwhile(before: Batch | None) -> bool:
+        if before is not None:
+            own_world.hold(from_seq=30)
+            with own_world.connection.transaction(), own_world.connection.cursor() as cursor:
+                tampering(cursor)
+                cursor.execute("DELETE FROM public.audit_hold")
+        return True
+
+    with pytest.raises(TrimRefused, match=r"LEGAL_HOLD: hold .* keeps everything from event 30 on"):
+        trim_chain(
+            own_world.database, own_world.connection, "a", own_world.trim_policy(batch=20),
+            live=True, actor="tester", run_id="run 1", go_on=hold_meanwhile,
+        )  # fmt: skip
+    assert live_events(own_world)[0] == 21

@@ -95,6 +95,7 @@ class TestVerify:
         said = desk.call("verify")
         assert said.exit_code == 0, said.output
         assert "matches" in said.stdout
+        assert "collectors: Every event that was computed matches" in said.stdout
         assert "so does what stands outside" in said.stdout
         assert "NO PROTECTION" in said.stdout
 

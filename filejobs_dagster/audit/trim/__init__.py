@@ -13,7 +13,13 @@ from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.holds import active_holds
 from filejobs_dagster.audit.refused import TrimRefused, code_for, must_be_trusted
 from filejobs_dagster.audit.session import snapshot
-from filejobs_dagster.audit.trim.batch import Batch, Trimming, remove_batch
+from filejobs_dagster.audit.trim.batch import (
+    Batch,
+    Record,
+    Trimming,
+    record_nothing,
+    remove_batch,
+)
 from filejobs_dagster.audit.trim.plan import TrimPlan, TrimPolicy, make_plan
 from filejobs_dagster.audit.verify import CHECKS, Full, judge
 from filejobs_dagster.audit.verify.load import list_pins, load
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.audit.verify import Evidence
     from filejobs_dagster.postgres.connect import Connection, Database
 
-__all__ = ["Batch", "TrimPlan", "TrimPolicy", "Trimmed", "trim_chain"]
+__all__ = ["Batch", "Record", "TrimPlan", "TrimPolicy", "Trimmed", "trim_chain"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ def trim_chain(
     actor: str,
     run_id: str,
     go_on: Callable[[Batch | None], bool] = lambda _: True,
+    record: Record = record_nothing,
 ) -> Trimmed:
     """Trim one chain, or in a dry run tell what would go.
 
@@ -70,6 +77,8 @@ def trim_chain(
         actor: Who has it done; stands in the receipt and in the chain.
         run_id: In which run.
         go_on: Asked before each batch, with the one before; False ends the run there.
+        record: Called last in each batch's transaction, with cursor, plan and batch: the caller's
+            own books are then as exact as the chain. What it raises undoes the batch.
 
     Raises:
         TrimRefused: CHAIN_BUSY, VERIFY_FAILED, ROLLED_BACK, EQUIVOCATION, SEAL_UNPINNED,
@@ -89,7 +98,15 @@ def trim_chain(
     with locked(database, chain, TrimRefused) as lease:
         evidence, plan = _prepare(database, connection, chain, policy, store)
         trimming = Trimming(
-            database, connection, policy, evidence, plan, store, actor=actor, run_id=run_id
+            database,
+            connection,
+            policy,
+            evidence,
+            plan,
+            store,
+            actor=actor,
+            run_id=run_id,
+            record=record,
         )
         batches: list[Batch] = []
         reached = plan.base

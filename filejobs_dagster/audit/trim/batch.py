@@ -8,6 +8,7 @@ a pin could be undone by nobody.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
 
 
+Record = Callable[["psycopg.Cursor[TupleRow]", "TrimPlan", "Batch"], None]
+
+
+def record_nothing(cursor: psycopg.Cursor[TupleRow], plan: TrimPlan, batch: Batch) -> None:
+    """Keep no books besides the chain's own."""
+
+
 @dataclass(frozen=True)
 class Trimming:
     """A trim at work.
@@ -50,6 +58,8 @@ class Trimming:
         store: Where the pins are.
         actor: Who has it done.
         run_id: In which run.
+        record: Called last in each batch's transaction, with its cursor: what it writes is
+            committed with the batch or not at all. What it raises undoes the batch.
     """
 
     database: Database
@@ -60,6 +70,7 @@ class Trimming:
     store: PinStore
     actor: str
     run_id: str
+    record: Record = record_nothing
 
     @property
     def chain(self) -> str:
@@ -110,8 +121,10 @@ def remove_batch(trimming: Trimming) -> Batch:
         text = row.statement(trimming.evidence.origin).text()
         row = replace(row, note=sign_note(text, trimming.policy.signers))
         _record(cursor, trimming, row)
-    key = trimming.evidence.origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
-    return Batch(row.checkpoint_no, row.from_seq, row.to_seq, archive, key)
+        key = trimming.evidence.origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
+        batch = Batch(row.checkpoint_no, row.from_seq, row.to_seq, archive, key)
+        trimming.record(cursor, trimming.plan, batch)
+    return batch
 
 
 def _refuse_for_a_hold(cursor: psycopg.Cursor[TupleRow], trimming: Trimming, end: int) -> None:
@@ -129,6 +142,13 @@ def _checked(cursor: psycopg.Cursor[TupleRow], trimming: Trimming, found: Scan) 
     if found.wrong or found.last.seq != found.end or found.last.frontier is None:
         what = described(found.wrong) or f"the events end at {found.last.seq}"
         raise TrimRefused("VERIFY_FAILED", f"{what}. Nothing of this batch was removed.")
+    if trimming.plan.ends.get(found.end) != found.last.hash:
+        # A chain that was rewritten since is whole in itself; removing it would hide what it was.
+        raise TrimRefused(
+            "VERIFY_FAILED",
+            f"the chain up to event {found.end} is not the one that was verified a moment ago: "
+            "somebody rewrites it. Nothing of this batch was removed.",
+        )
     first, last = (
         recorded_at(cursor, trimming.database, trimming.chain, seq)
         for seq in (found.start.seq + 1, found.end)

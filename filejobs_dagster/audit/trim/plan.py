@@ -12,7 +12,7 @@ from filejobs_dagster.audit.refused import TrimRefused
 from filejobs_dagster.audit.session import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import psycopg
@@ -72,6 +72,8 @@ class TrimPlan:
         covering_seal: The pinned seal that covers all of it; 0 when nothing goes.
         first_at: When the first event that goes was recorded, or None.
         last_at: When the last one was, or None.
+        ends: The hash of the last event of each batch, as the verification saw it. A chain of
+            hashes that ends there is the one that was verified.
     """
 
     chain: str
@@ -84,6 +86,7 @@ class TrimPlan:
     covering_seal: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
+    ends: Mapping[int, bytes] = field(default_factory=dict)
 
     @property
     def events(self) -> int:
@@ -134,6 +137,9 @@ def make_plan(
         covering_seal(evidence, to_seq).seal_no,
         recorded_at(cursor, database, evidence.chain, base + 1),
         recorded_at(cursor, database, evidence.chain, to_seq),
+        _hashes_at(
+            cursor, database, evidence.chain, [*range(base, to_seq, policy.batch)[1:], to_seq]
+        ),
     )
 
 
@@ -200,6 +206,18 @@ def recorded_at(
     )
     row = cursor.fetchone()
     return None if row is None else row[0]
+
+
+def _hashes_at(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, numbers: Sequence[int]
+) -> dict[int, bytes]:
+    cursor.execute(
+        sql.SQL("SELECT seq, hash FROM {} WHERE chain_id = %s AND seq = ANY(%s::bigint[])").format(
+            table(database, "audit_event")
+        ),
+        (chain, list(numbers)),
+    )
+    return {int(seq): bytes(digest) for seq, digest in cursor.fetchall()}
 
 
 def _nearest(

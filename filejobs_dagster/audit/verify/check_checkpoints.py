@@ -157,6 +157,8 @@ def _mismatched_holds(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
     for row in rows.values():
         if not row.released and (row.hold_id not in sets or row.hold_id in ends):
             yield row.set_event_seq, f"Hold {row.hold_id} stands, and no live event says so."
-        live = (row.release_event_seq or 0) > evidence.base.seq
+        # A release stands behind its setting: where that is live, so is the release.
+        release = row.release_event_seq
+        live = row.hold_id in sets or release is None or release > evidence.base.seq
         if row.released and live and row.hold_id not in ends:
             yield row.release_event_seq, f"Hold {row.hold_id} was released without an event."

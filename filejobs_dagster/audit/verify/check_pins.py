@@ -242,13 +242,21 @@ def pins_are_not_older_than_their_seals(evidence: Evidence) -> Iterable[Finding]
 
 @check
 def sealing_goes_on(evidence: Evidence) -> Iterable[Finding]:
-    """The newest pin, or the newest seal without a place for pins, is young enough."""
+    """The newest pin, or the newest seal without a place for pins, is young enough.
+
+    A chain that is younger than the limit itself may not have been sealed yet.
+    """
     limit = evidence.policy.seal_max_age
     if limit is None:
         return
     newest = _newest_moment(evidence)
     if newest is None:
-        yield Finding("SEALING_STOPPED", "Nothing was ever sealed and pinned.")
+        began = moment_of(evidence.began or "")
+        if began is None or evidence.now - began > limit:
+            yield Finding(
+                "SEALING_STOPPED",
+                f"Nothing was ever sealed and pinned, and the limit is {limit}: run audit_seal.",
+            )
     elif (evidence.now - newest).total_seconds() > limit.total_seconds():
         yield Finding(
             "SEALING_STOPPED", f"The newest is of {newest.isoformat()}; the limit is {limit}."
@@ -260,7 +268,8 @@ def _newest_moment(evidence: Evidence) -> datetime | None:
         return moment_of(evidence.seals[-1].sealed_at) if evidence.seals else None
     newest = evidence.newest_pin()
     if newest is None:
-        return None
+        # A restore was acknowledged, with a pin, and nothing was sealed since.
+        return moment_of(evidence.restores[-1].restored_at) if evidence.restores else None
     if newest.stored_at is not None or newest.statement is None:
         return newest.stored_at
     return moment_of(newest.statement.sealed_at)

@@ -155,6 +155,8 @@ class Evidence:
         hold_events: Live events that set or release one.
         pinned: What stands outside; None without a place for pins.
         stray_trims: Pinned trims without a row.
+        began: When the oldest live event was recorded, as notes write it; None without one.
+        standby: Whether this is a standby, which may not have received everything yet.
     """
 
     chain: str
@@ -176,6 +178,8 @@ class Evidence:
     hold_events: list[HoldEvent]
     pinned: PinnedChain | None
     stray_trims: list[StrayTrim] = field(default_factory=list)
+    began: str | None = None
+    standby: bool = False
 
     @property
     def incarnation(self) -> int:

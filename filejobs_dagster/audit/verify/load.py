@@ -9,12 +9,14 @@ from psycopg import sql
 from filejobs_dagster.audit.holds import read_holds
 from filejobs_dagster.audit.merkle import EMPTY_ROOT
 from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.own_events import own_events, text_field
 from filejobs_dagster.audit.pins.read import PinnedChain, read_pins
 from filejobs_dagster.audit.rows import Boundary, Position, scan
-from filejobs_dagster.audit.session import server_identity, table
+from filejobs_dagster.audit.session import is_standby, server_identity, table
 from filejobs_dagster.audit.statement import TrimFacts, UnreadableStatement
 from filejobs_dagster.audit.tables import (
     base_of,
+    read_beginning,
     read_chain,
     read_checkpoints,
     read_restores,
@@ -141,6 +143,8 @@ def load(
         holds=holds,
         hold_events=hold_events,
         pinned=pinned,
+        began=read_beginning(cursor, database, chain),
+        standby=is_standby(cursor),
         stray_trims=_stray_trims(cursor, database, policy, chain, pinned=pinned, base=base.seq,
                                  known={row.sha256.hex() for row in checkpoints}),
     )  # fmt: skip
@@ -202,15 +206,10 @@ def _below(
 def _trim_events(
     cursor: psycopg.Cursor[TupleRow], events: sql.Identifier, chain: str
 ) -> list[TrimEvent]:
-    cursor.execute(
-        sql.SQL(
-            "SELECT seq, body::jsonb ->> 'checkpoint', body::jsonb ->> 'note_sha256' FROM {}"
-            " WHERE chain_id = %s AND body LIKE '%%\"audit.%%'"
-            " AND body::jsonb ->> 'kind' = %s ORDER BY seq"
-        ).format(events),
-        (chain, TRIMMED),
-    )
-    return [TrimEvent(*row) for row in cursor.fetchall()]
+    return [
+        TrimEvent(seq, text_field(body, "checkpoint"), text_field(body, "note_sha256"))
+        for seq, body in own_events(cursor, events, chain, TRIMMED)
+    ]
 
 
 def _stray_trims(

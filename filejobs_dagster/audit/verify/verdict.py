@@ -128,6 +128,12 @@ def _verdict(
         return "matches", _what_matches(evidence, unprotected)
     if "PIN_AHEAD_SEAL" in codes and codes <= _OF_AN_OLDER_STATE:
         return _older_state(evidence)
+    if codes == {"SEALING_STOPPED"}:
+        return "does not match", (
+            "Every event that was computed matches, but nothing is sealed any more, or never was: "
+            f"nobody vouches for the newest {unprotected} event(s). Find out why audit_seal does "
+            "not run, and run it."
+        )
     return "does not match", (
         "The log does not match what it says of itself or what stands outside. A broken disk and "
         "an attack look alike: keep the database as it is, and compare with a backup."
@@ -162,10 +168,16 @@ def _older_state(evidence: Evidence) -> tuple[Word, str]:
             f"The database is sound and older than its pins, which name server {there[0]} on "
             f"timeline {there[1]}; this is {here[0]} on timeline {here[1]}. It was restored from "
             "a backup, or a standby took over that had not received everything. Acknowledge the "
-            "restore; until then nothing is sealed or trimmed."
+            "restore with `filejobs audit restore`; until then nothing is sealed or trimmed."
+        )
+    if evidence.standby:
+        return "does not match", (
+            "The database is sound and older than its pins, and it is a standby: it may not have "
+            "received yet what they count. Verify again when it has caught up, or on the primary."
         )
     return "does not match", (
         "The database is sound and older than its pins, on the server and the timeline that they "
         "name. A restored snapshot of its volume and a deliberate cut look alike: if it was "
-        "restored, acknowledge the restore; if not, its newest part was removed."
+        "restored, acknowledge that with `filejobs audit restore`; if not, its newest part was "
+        "removed."
     )

@@ -31,7 +31,8 @@ TRIM_SITES = {
     "before the events go": "filejobs_dagster.audit.trim.batch:_delete",
     "before the receipt is pinned": "filejobs_dagster.audit.pins.bookkeeping:put",
     "after the receipt is pinned": "filejobs_dagster.audit.pins.bookkeeping:write_down",
-    "between two batches": "filejobs_dagster.jobs.audit_trim:_Trimming._commit",
+    "before the batch is recorded": "filejobs_dagster.jobs.audit_trim:_Trimming._advance",
+    "between two batches": "filejobs_dagster.jobs.audit_trim:_Trimming._committed",
     "before the final word": "filejobs_dagster.jobs.lifecycle:_finish_once",
 }
 

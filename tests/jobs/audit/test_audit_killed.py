@@ -90,6 +90,12 @@ def test_a_trim_that_was_killed_is_finished_by_the_next_one(
         removed
     )
     assert auditor.installation.value("SELECT min(seq) FROM audit_event") == removed + 1
+    # The record of the killed run is exact: it was written with the batch.
+    [record] = [row for row in auditor.installation.progress() if row["job"] == "audit_trim"]
+    assert (record["acted"] or 0) == removed
+    if removed:
+        assert record["scanned"] == 30
+        assert record["detail"]["chains"][0]["stopped by"] == "RETENTION"
     between = auditor.verify()
     assert between.ok, between.error
 

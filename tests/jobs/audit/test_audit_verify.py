@@ -82,7 +82,11 @@ def test_sealing_that_stopped_is_a_finding_where_a_limit_is_set(auditor: Auditor
     assert auditor.seal().ok
     auditor.audit["max_pin_age"] = "3h"
     assert auditor.verify().ok
-    auditor.append(1, "never sealed")
+    auditor.append(1, "new")
+    young = auditor.verify()
+    assert young.ok, "a chain that is younger than the limit may not have been sealed yet"
+    assert young.detail["unprotected_events"] == 1
+    auditor.append(1, "never sealed", age=1)
     outcome = auditor.verify()
     assert outcome.error is not None
     assert outcome.error.startswith("never sealed: SEALING_STOPPED")
