@@ -55,6 +55,8 @@ TRY_AGAIN = TOO_BUSY | frozenset(
 )
 """Codes after which the same request may succeed a moment later."""
 
+_NOTHING_WAS_DONE = frozenset({"501"})
+
 CONCERNS_EVERY_REQUEST = (
     TOO_BUSY
     | CREDENTIALS_OVER
@@ -116,6 +118,13 @@ def described(error: BaseException) -> StorageError:
         answer = error.response.get("Error", {})
         return storage_error(answer.get("Code"), answer.get("Message"))
     return storage_error(type(error).__name__, error)
+
+
+def may_yet_be_done(error: StorageError) -> bool:
+    """True when the server, or one behind a gateway, may still carry out what was asked for."""
+    code = error.code
+    is_server_error = len(code) == len("500") and code.isdecimal() and code.startswith("5")
+    return code in TRY_AGAIN or (is_server_error and code not in _NOTHING_WAS_DONE)
 
 
 def status_of(error: ClientError) -> int:

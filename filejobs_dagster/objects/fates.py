@@ -63,4 +63,5 @@ class Fates:
             failed=of(Fate.FAILED),
             kept=of(Fate.KEPT),
             freed=sum(self._freed.values()),
+            unsettled=frozenset(key for key, it in self._verdicts.items() if it.unsettled),
         )

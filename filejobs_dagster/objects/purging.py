@@ -14,7 +14,7 @@ that version, and within the moment of one request is lost with it.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.objects.deletion import DeletionStopped
@@ -196,7 +196,7 @@ class Purging:
         if verdict.fate is Fate.FAILED and verdict.code == "AccessDenied":
             lock = lock_of(self._client, self._bucket, key.text, version.identifier)
             verdict = (
-                Verdict(Fate.LOCKED, str(lock))
+                Verdict(Fate.LOCKED, str(lock), unsettled=verdict.unsettled)
                 if lock is not None
                 else self._denied(key, version, verdict)
             )
@@ -209,7 +209,7 @@ class Purging:
                 "; whether a lock is the reason could not be read, which takes "
                 "s3:GetObjectRetention and s3:GetObjectLegalHold"
             )
-        return Verdict(Fate.FAILED, f"{verdict.reason}; {advice}", verdict.code)
+        return replace(verdict, reason=f"{verdict.reason}; {advice}")
 
 
 def _first_look(

@@ -63,7 +63,7 @@ class Locked:
 
 @dataclass(frozen=True)
 class Removal:
-    """The fate of each key; every key stands in exactly one group.
+    """The fate of each key; every key stands in exactly one group, `unsettled` aside.
 
     Attributes:
         deleted: The object is gone, and its bytes are freed.
@@ -74,6 +74,8 @@ class Removal:
         locked: Retained by a lock or a legal hold, so it was kept.
         failed: The object is, or may be, still there: key to reason, without secrets.
         kept: The gate did not let it go: key to reason.
+        unsettled: Those of the keys that are still there after a request that the server may yet
+            carry out: whoever refers to one of them may lose it.
         freed: Bytes of all that was deleted or purged, older versions included.
     """
 
@@ -86,6 +88,7 @@ class Removal:
     failed: Mapping[bytes, str] = field(default_factory=dict)
     kept: Mapping[bytes, str] = field(default_factory=dict)
     freed: int = 0
+    unsettled: frozenset[bytes] = frozenset()
 
     def removed(self) -> tuple[bytes, ...]:
         """All keys that a listing does not show any more because of this removal."""

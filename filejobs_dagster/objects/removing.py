@@ -180,7 +180,7 @@ class Removing:
         if not standing:
             return
         for key in standing:
-            self._fates.disbelieve(ours[key].key, Verdict(Fate.FAILED, STILL_THERE))
+            self._fates.disbelieve(ours[key].key, Verdict(Fate.FAILED, STILL_THERE, unsettled=True))
         raise RemovalStopped(
             f"The server of bucket {self._bucket!r} reported {len(gone)} objects as gone. "
             f"{len(sample)} of them were looked for again, and {len(standing)} are still there: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, ParamValidationError
@@ -29,6 +30,8 @@ from filejobs_dagster.objects.errors import (
     StorageError,
     concerns_every_request,
     described,
+    may_yet_be_done,
+    status_of,
 )
 from filejobs_dagster.objects.heads import Absent, look_at_targets
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
@@ -99,6 +102,8 @@ class Deleting:
         self.verdicts: dict[Target, Verdict] = {}
         self._thread = threading.get_ident()
         self._passing: dict[Target, StorageError] = {}
+        # What was asked for in a request that the server may still carry out.
+        self._unsettled: set[Target] = set()
         # Of the request at work: what it names, and how often botocore has sent it.
         self._asked: Sequence[Target] = ()
         self._sent = 0
@@ -157,7 +162,7 @@ class Deleting:
                 return self._turned_away(targets, error)
             if concerns_every_request(error):
                 raise self._rejected(error) from error
-            return self._consider(target, described(error))
+            return self._consider(target, described(error), status=status_of(error))
         except Exception as error:
             raise self._rejected(error) from error
         else:
@@ -230,6 +235,7 @@ class Deleting:
                 again += self._consider(target, refused)
             else:
                 doubt = StorageError("unconfirmed", _doubt(refused, sighting))
+                self._unsettled.add(target)
                 self._settle(target, Fate.FAILED, doubt)
         return again
 
@@ -267,7 +273,8 @@ class Deleting:
     def _not_withdrawn(self, targets: Sequence[Target], *, again: bool) -> list[Target]:
         """Ask the supervisor once more, and leave out what must not go any more."""
         withdrawn = self._ask_supervisor(targets, again=again)
-        self.verdicts.update(withdrawn)
+        for target, verdict in withdrawn.items():
+            self.verdicts[target] = self._as_it_was_sent(target, verdict)
         return [target for target in targets if target not in withdrawn]
 
     def _ask_supervisor(
@@ -287,6 +294,9 @@ class Deleting:
             # Another deletion on the same client: it has its own proof.
             return
         self._sent += 1
+        if self._sent > 1:
+            # botocore does not say what the server answered, or whether it did.
+            self._unsettled.update(self._asked)
         if self._sent > 1 and self._ask_supervisor(self._asked, again=True):
             # botocore tries again by itself, and meanwhile something has changed.
             passing = StorageError("Withdrawn", "some keys of the request were not to go any more")
@@ -310,11 +320,14 @@ class Deleting:
         if self._busy_in_a_row >= MOST_TRIES:
             raise self._rejected(error) from error
         self._supervisor.throttled()
+        self._unsettled.update(targets)
         self._passing.update(dict.fromkeys(targets, described(error)))
         return list(targets)
 
-    def _consider(self, target: Target, error: StorageError) -> list[Target]:
+    def _consider(self, target: Target, error: StorageError, status: int = 0) -> list[Target]:
         """Settle a refused target, or return it when its failure may pass."""
+        if may_yet_be_done(error) or may_yet_be_done(StorageError(str(status), "")):
+            self._unsettled.add(target)
         if error.code in TOO_BUSY:
             self._supervisor.throttled()
         if error.code in TRY_AGAIN:
@@ -330,8 +343,14 @@ class Deleting:
 
     def _settle(self, target: Target, fate: Fate, error: StorageError | None = None) -> None:
         self._busy_in_a_row = 0
-        self.verdicts[target] = (
-            Verdict(fate) if error is None else Verdict(fate, str(error), error.code)
+        verdict = Verdict(fate) if error is None else Verdict(fate, str(error), error.code)
+        self.verdicts[target] = self._as_it_was_sent(target, verdict)
+
+    def _as_it_was_sent(self, target: Target, verdict: Verdict) -> Verdict:
+        """Add whether the object that is there may still go."""
+        is_there = verdict.fate not in (Fate.DELETED, Fate.MARKED, Fate.ALREADY_GONE)
+        return (
+            replace(verdict, unsettled=True) if is_there and target in self._unsettled else verdict
         )
 
     def _rejected(self, error: BaseException) -> DeletionStopped:

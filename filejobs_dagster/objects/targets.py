@@ -76,11 +76,13 @@ class Verdict:
         fate: Of the target.
         reason: Without secrets; empty where the fate says it all.
         code: S3's own word for a refusal, if there was one.
+        unsettled: True when it was sent, and the server may still carry it out.
     """
 
     fate: Fate
     reason: str = ""
     code: str = ""
+    unsettled: bool = False
 
 
 class Supervisor(Protocol):

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 STATEMENT_TIMEOUT = timedelta(hours=4)
 LOCK_TIMEOUT = timedelta(seconds=10)
 
+MEMORY_FOR_AWAITED = 8 * 1024 * 1024
+"""Bytes: open reservations are few beside all keys."""
+
 _WITH_TRANSACTION_TIMEOUT = 170_000
 _AS_IS = Transforms()
 
@@ -49,6 +52,7 @@ class BulkReferences:
         sources: Sequence[Source] = (),
         *,
         scratch: Scratch,
+        owned: tuple[bytes, ...] = (b"",),
         own_tables: Sequence[OwnTable] = OWN_TABLES,
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
         replica_wait: timedelta = WAIT,
@@ -61,6 +65,8 @@ class BulkReferences:
             sources: The operator's queries, in addition to the project's own tables. Each may have
                 `transforms`, a `database` of its own and a replica to `read_from`.
             scratch: Where the keys are sorted and kept.
+            owned: Prefixes; how many of a source's keys lie in them is counted. Every key is kept,
+                wherever it lies.
             own_tables: The project's own tables.
             statement_timeout: Limit of one query.
             replica_wait: How long a replica may take to catch up with its primary.
@@ -73,6 +79,7 @@ class BulkReferences:
         self._groups = grouped(primary, own_tables, [OperatorQuery(source) for source in sources])
         self._schema = primary.schema
         self._scratch = scratch
+        self._owned = owned
         self._statement_timeout = statement_timeout
         self._replica_wait = replica_wait
         self._on_rows = on_rows
@@ -89,6 +96,7 @@ class BulkReferences:
             NotEnoughRoom: The scratch folder's disk is full.
         """
         sorter: Sorter[bytes] = Sorter(self._scratch, "references")
+        awaited: Sorter[bytes] = Sorter(self._scratch, "awaited", memory=MEMORY_FOR_AWAITED)
         written = self._scratch.spool("references-as-written")
         counts: dict[str, SourceCount] = {}
         moments: dict[str, datetime] = {}
@@ -103,12 +111,39 @@ class BulkReferences:
                 ):
                     moments[group.whom] = self._prepare(cursor, primary=not group.replica_of)
                     for table in group.own:
-                        keys = _Keys(_AS_IS, sorter, written)
+                        keys = _Keys(_AS_IS, self._owned, sorter, written)
                         self._copy(cursor, table.name, table.keys(self._schema), keys)
                         counts[table.name] = keys.count
+                        self._read_awaited(cursor, table, keys.count.rows, awaited)
                     for query in group.queries:
                         counts[query.name] = self._read_query(cursor, query, sorter, written)
-        return self._kept(sorter, written, counts, moments, replicas)
+        written.finish()
+        kept = self._kept("references", sorter)
+        return ReferenceSet(
+            keys=kept.count,
+            per_source=counts,
+            read_at=moments,
+            replicas=replicas,
+            _sorted=kept,
+            _written=written,
+            _awaited=self._kept("awaited", awaited),
+        )
+
+    def _read_awaited(
+        self,
+        cursor: psycopg.RawCursor[TupleRow],
+        table: OwnTable,
+        rows: int,
+        awaited: Sorter[bytes],
+    ) -> None:
+        """Read, in the same snapshot, which of a table's keys need not have an object."""
+        query = table.awaited_keys(self._schema)
+        if query is None:
+            return
+        with _reading(table.name), closing(copied_blocks(cursor, query)) as blocks:
+            for block in blocks:
+                awaited.add(filter(None, block))
+                self._on_rows(table.name, rows)
 
     def _read_query(
         self,
@@ -117,7 +152,7 @@ class BulkReferences:
         sorter: Sorter[bytes],
         written: Spool,
     ) -> SourceCount:
-        keys = _Keys(query.transforms, sorter, written)
+        keys = _Keys(query.transforms, self._owned, sorter, written)
         with _reading(query.name):
             column = only_column(cursor, query)
         self._copy(cursor, query.name, query.keys(column), keys)
@@ -194,34 +229,26 @@ class BulkReferences:
         found: datetime = moment
         return found
 
-    def _kept(
-        self,
-        sorter: Sorter[bytes],
-        written: Spool,
-        counts: dict[str, SourceCount],
-        moments: dict[str, datetime],
-        replicas: dict[str, ReplicaState],
-    ) -> ReferenceSet:
-        kept = self._scratch.spool("references")
+    def _kept(self, name: str, sorter: Sorter[bytes]) -> Spool:
+        kept = self._scratch.spool(name)
         for block in sorter.sorted_blocks(unique=True):
             kept.append(block)
         kept.finish()
-        written.finish()
-        return ReferenceSet(
-            keys=kept.count,
-            per_source=counts,
-            read_at=moments,
-            replicas=replicas,
-            _sorted=kept,
-            _written=written,
-        )
+        return kept
 
 
 class _Keys:
     """Turns a source's values into keys, counts them, and hands them to the sort."""
 
-    def __init__(self, transforms: Transforms, sorter: Sorter[bytes], written: Spool) -> None:
+    def __init__(
+        self,
+        transforms: Transforms,
+        owned: tuple[bytes, ...],
+        sorter: Sorter[bytes],
+        written: Spool,
+    ) -> None:
         self._transforms = transforms
+        self._owned = owned
         self._sorter = sorter
         self._written = written
         self.count = SourceCount()
@@ -243,6 +270,7 @@ class _Keys:
         self.count.rows += len(values)
         self.count.keys += len(keys)
         self.count.null_or_empty += len(values) - len(keys)
+        self.count.in_owns += sum(key.startswith(self._owned) for key in keys)
         if len(self.count.samples) < SAMPLES:
             self.count.samples += tuple(keys[: SAMPLES - len(self.count.samples)])
 

@@ -23,6 +23,7 @@ class SourceCount:
         rows: All rows.
         keys: Those that name a key, equal ones counted each time.
         null_or_empty: Those that name nothing, as they are or after the transforms.
+        in_owns: Those of the keys that lie in the owned prefixes that the read was told.
         samples: A few of the keys, in the order in which they came: a re-check that knows none
             of them does not ask what the source says.
     """
@@ -30,6 +31,7 @@ class SourceCount:
     rows: int = 0
     keys: int = 0
     null_or_empty: int = 0
+    in_owns: int = 0
     samples: tuple[bytes, ...] = ()
 
 
@@ -50,6 +52,7 @@ class ReferenceSet:
     read_at: Mapping[str, datetime]
     _sorted: Spool
     _written: Spool
+    _awaited: Spool
     replicas: Mapping[str, ReplicaState] = field(default_factory=dict)
 
     def blocks(self) -> Iterator[Block]:
@@ -59,3 +62,7 @@ class ReferenceSet:
     def written(self) -> Iterator[Block]:
         """In no order, the values that a transform has changed, as the rows have them."""
         return self._written.blocks()
+
+    def awaited(self) -> Iterator[Block]:
+        """The keys of the project's own rows whose upload may never have come; in order."""
+        return self._awaited.blocks()

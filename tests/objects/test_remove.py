@@ -65,6 +65,31 @@ def script(answer: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
 # What goes, and what stays
 
 
+def test_what_the_server_may_still_carry_out_is_told_from_what_it_refused(
+    scripted: ScriptedS3, scripted_client: S3Client, connection: psycopg.Connection
+) -> None:
+    first = {"files/a": "InternalError", "files/b": "InternalError", "files/c": "AccessDenied"}
+    # Of the second try it says that the key may not go: the first may arrive all the same.
+    later = {"files/a": "AccessDenied"}
+
+    def answer(request: Request) -> Answer:
+        keys = request.named_keys()
+        refused = first if "files/c" in keys else later
+        return Answer(
+            body=result(
+                deleted=[key for key in keys if key not in refused],
+                refused={key: code for key, code in refused.items() if key in keys},
+            )
+        )
+
+    scripted.script = script(answer)
+    gate = gate_on(scripted_client, connection, "acme")
+    removal = gate.remove(expected(*first), no_proof_needed)
+    assert removal.deleted == (b"files/b",)
+    assert set(removal.failed) == {b"files/a", b"files/c"}
+    assert removal.unsettled == {b"files/a"}
+
+
 def test_orphans_go_and_their_bytes_are_counted(gate: Gate, client: S3Client, bucket: str) -> None:
     orphans = put(client, bucket, "files/a", "files/b c ", "files/x\ty")
     put(client, bucket, "files/stays")

@@ -118,6 +118,21 @@ def test_the_own_table_is_read_in_every_state(read: Reader, connection: psycopg.
     assert references.per_source["file"].rows == references.per_source["file"].keys == 3
 
 
+def test_pending_rows_of_the_own_table_are_references_that_may_lack_an_object(
+    read: Reader, connection: psycopg.Connection
+) -> None:
+    for number, state in enumerate(("pending", "ready", "deleted", "pending")):
+        connection.execute(
+            "INSERT INTO file (state, storage_key) VALUES (%s, %s)", (state, f"files/{number}")
+        )
+    accounts(connection, "files/of-an-operator")
+    references = read(avatars())
+    assert references.keys == 5
+    awaited = [key for block in references.awaited() for key in block]
+    assert awaited == [b"files/0", b"files/3"]
+    assert references.per_source["file"].rows == 4
+
+
 def test_sources_add_their_keys_and_equal_ones_come_once(
     read: Reader, connection: psycopg.Connection
 ) -> None:

@@ -72,6 +72,30 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True)
+class Stranger:
+    """A source whose keys all lie outside of the owned prefixes: its transforms may be wrong.
+
+    Attributes:
+        source: Its name.
+        keys: How many keys it returned.
+        instance: One of them, for people.
+    """
+
+    source: str
+    keys: int
+    instance: str
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.keys == 1:
+            return f"Source {self.source}: its only key does not lie in owns, {self.instance}."
+        return (
+            f"Source {self.source}: none of its {self.keys:,} keys lies in owns, for instance "
+            f"{self.instance}."
+        )
+
+
+@dataclass(frozen=True)
 class Numbers:
     """A complete pass in numbers.
 
@@ -85,6 +109,7 @@ class Numbers:
         references_owned: Those of them inside owned prefixes.
         missing: Those of the latter whose object was not listed.
         keys_by_source: How many keys each source returned.
+        strangers: Sources that returned keys, and none inside owned prefixes.
     """
 
     objects: int
@@ -96,6 +121,7 @@ class Numbers:
     references_owned: int
     missing: int
     keys_by_source: Mapping[str, int] = field(default_factory=dict)
+    strangers: Sequence[Stranger] = ()
 
 
 @dataclass(frozen=True)
@@ -207,7 +233,8 @@ def _orphan_fraction(numbers: Numbers, limits: Limits) -> Reading:
         fraction > limits.max_orphan_fraction,
         f"{numbers.orphans:,} orphans of {numbers.objects:,} owned objects, {_percent(fraction)}",
         _percent(limits.max_orphan_fraction),
-        "Is a source missing, or a transform? Read the report's samples. If the orphans are real, "
+        f"Is a source missing, or a transform? {_strangers(numbers)}Read the report's samples. If "
+        "the orphans are real, "
         "as on the first day they may be, override this breaker for one run, or raise "
         "max_orphan_fraction.",
     )
@@ -287,7 +314,8 @@ def _missing(numbers: Numbers, limits: Limits) -> Reading:
         f"object, {_percent(fraction)}",
         f"{_percent(limits.max_missing_fraction)}, or {limits.tolerated:,} keys",
         "The listing seems to have ended early: objects that it left out cannot be judged, and "
-        "neither can those that it showed. Or the bucket is the wrong one.",
+        "neither can those that it showed. Or the bucket is the wrong one, somebody deleted "
+        "objects by hand, or rows of your own tables name uploads that never came.",
     )
 
 
@@ -301,11 +329,22 @@ def _nothing_matched(numbers: Numbers, hint: str | None) -> Reading:
         f"{numbers.references:,} references",
         "at least one",
         f"Sources and bucket do not belong together, or a transform is missing. "
-        f"{hint or _SEE_FORMS}",
+        f"{_strangers(numbers)}{hint or _SEE_FORMS}",
     )
 
 
 _SEE_FORMS = "The report shows the rows' form beside the objects'."
+
+
+_MOST_STRANGERS = 3
+"""A message that names more of them is not read."""
+
+
+def _strangers(numbers: Numbers) -> str:
+    named = numbers.strangers[:_MOST_STRANGERS]
+    more = len(numbers.strangers) - len(named)
+    said = "".join(f"{one} " for one in named)
+    return f"{said}So it is with {more:,} more sources. " if more else said
 
 
 def _fraction(part: int, whole: int) -> float:

@@ -6,15 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.jobs.storage_orphans.removal import LIMIT
-from filejobs_dagster.jobs.storage_orphans.totals import LOCKED, TOO_RECENT, as_text
+from filejobs_dagster.jobs.storage_orphans.totals import (
+    LOCKED,
+    TOO_RECENT,
+    as_text,
+    in_words,
+    minute_in_words,
+)
 from filejobs_dagster.ledger.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.storage_orphans.candidates import Due
+    from filejobs_dagster.jobs.storage_orphans.candidates import Due, Waiting
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.request import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
@@ -59,6 +66,10 @@ class Ending:
         due, waiting = self._marks.tally(how.confirmed_before)
         if books.stopped == LIMIT and not due.count:
             books.stopped = None
+        would = self._would(due) if marked and not self._context.live else None
+        if would is not None and would["would_defer"]:
+            # The same word as of a live run: what it counts is a floor.
+            books.stopped = LIMIT
         facts: dict[str, Any] = {
             "waiting": waiting.count,
             "waiting_bytes": waiting.bytes,
@@ -86,10 +97,9 @@ class Ending:
                 and not totals.left
                 and not totals.fates[TOO_RECENT],
             }
-        elif marked:
-            facts |= self._would(due)
+        facts |= would or {}
         facts["progress"] = {"phase": "done"}
-        facts["explained"] = self._explained(waiting.count)
+        facts["explained"] = self._explained(due, waiting, would)
         self._context.log.info("%s", facts["explained"])
         books.facts |= facts
         return Outcome(
@@ -114,26 +124,47 @@ class Ending:
             facts["would_free_bytes"] = size
         return facts
 
-    def _explained(self, waiting: int) -> str:
-        """One sentence for whoever wonders why nothing, or not everything, was removed."""
-        live, totals = self._context.live, self._books.totals
+    def _explained(self, due: Due, waiting: Waiting, would: Mapping[str, int] | None) -> str:
+        """A sentence or two for whoever wonders why nothing, or not everything, was removed."""
         if self._how.first:
-            return (
+            did = (
                 "This was the first complete pass over this bucket by these sources and rules: it "
-                "marks what it sees and deletes nothing, whatever the mode."
+                "marks what it sees and deletes nothing, whatever the mode"
             )
-        did = f"{totals.acted:,} removed" if live else "a dry run removes nothing"
+        elif self._context.live:
+            did = self._did(due)
+        elif would is None:
+            did = "A live run at work keeps the marks, so what another would remove is not known"
+        else:
+            did = self._would_do(would, due)
         parts = [did]
-        if waiting:
+        if waiting.count and waiting.since is not None:
+            first_due = minute_in_words(waiting.since + self._request.confirm_after)
             parts.append(
-                f"{waiting:,} orphans wait until an earlier run has seen them for "
-                f"{self._request.confirm_after}"
+                f"{counted(waiting.count)} must wait until an earlier run has seen them for "
+                f"{in_words(self._request.confirm_after)}: the first of them is due {first_due}"
             )
-        if self._books.stopped:
-            parts.append(f"it stopped because of {self._books.stopped}")
-        if totals.fates[LOCKED]:
-            parts.append(f"{totals.fates[LOCKED]:,} are locked")
+        if locked := self._books.totals.fates[LOCKED]:
+            parts.append(f"{locked:,} are locked")
         return "; ".join(parts) + "."
+
+    def _did(self, due: Due) -> str:
+        done, stopped = self._books.totals.done, self._books.stopped
+        because = f"; it stopped because of {stopped}" if stopped else ""
+        if not due.count:
+            return done + because
+        return f"{done}{because}; {counted(due.count)} with {due.bytes:,} bytes are due and left"
+
+    def _would_do(self, would: Mapping[str, int], due: Due) -> str:
+        """What a live run would do; bytes stand where they are known without reading every mark."""
+        taken, left = would["would_collect"], would["would_defer"]
+        of_list = " of the reviewed list" if self._how.reviewed else ""
+        said = f"A live run would remove {counted(taken)}{of_list}"
+        if not left:
+            size = would.get("would_free_bytes")
+            return f"{said}{'' if size is None else f' ({size:,} bytes)'} and leave 0"
+        all_due = "" if self._how.reviewed else f" ({due.count:,} with {due.bytes:,} bytes are due)"
+        return f"{said} and leave {left:,} because of the limit{all_due}"
 
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
@@ -145,3 +176,8 @@ class Ending:
             f"Of {totals.left:,} orphans that were due none could be removed ({fates}). See the "
             "samples in the record; check the bucket's permissions."
         )
+
+
+def counted(orphans: int) -> str:
+    """A number of orphans, in words."""
+    return f"{orphans:,} orphan{'' if orphans == 1 else 's'}"

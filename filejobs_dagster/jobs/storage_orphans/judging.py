@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.breakers import Numbers, Reading, read_breakers
+from filejobs_dagster.jobs.storage_orphans.breakers import (
+    Numbers,
+    Reading,
+    Stranger,
+    read_breakers,
+)
 from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
 from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, DERIVED, ORPHAN
+from filejobs_dagster.jobs.storage_orphans.tables import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,10 +67,14 @@ class Judge:
             f"- {one.name}: {one.found}; limit: {one.limit}. {one.advice}" for one in blocking
         )
         names = ", ".join(one.name for one in blocking)
+        where = self._books.facts.get("report")
+        read = "the samples" if where is None else f"the samples and the list {where}"
+        these = "this breaker" if len(blocking) == 1 else "these breakers"
+        # Tables of runs show the first line alone.
         return (
-            f"{who}, so nothing was marked and nothing deleted:\n{lines}\n"
-            "If the numbers are right, pass over them for one run: `override: {breakers: "
-            f"[{names}], reason: …}}` in its config."
+            f"{who} by {names}, so nothing was marked and nothing deleted.\n{lines}\n"
+            f"Read {read}. If the numbers are right, let one run pass over {these}: "
+            f"`override: {{breakers: [{names}], reason: …}}` in its config."
         )
 
     def _note_override(self, passed_over: Sequence[Reading]) -> None:
@@ -97,4 +107,9 @@ def numbers_of(made: Pass) -> Numbers:
         references_owned=found.owned_references,
         missing=found.missing,
         keys_by_source={name: count.keys for name, count in made.references.per_source.items()},
+        strangers=tuple(
+            Stranger(name, count.keys, shown(count.samples[0]))
+            for name, count in made.references.per_source.items()
+            if count.keys and not count.in_owns
+        ),
     )

@@ -36,6 +36,9 @@ MOST_IN_A_STATEMENT = 5000
 MOST_IN_A_STEP = 20_000
 """Rows that one statement of a walk over all candidates reads, and may clear."""
 
+PASSES_KEPT = 1000
+"""Of each bucket, the newest: a run compares itself with the last, and asks for an equal one."""
+
 _BEHIND_EVERY_KEY = b"\xff" * 1025
 
 _BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)
@@ -136,7 +139,10 @@ class Marks:
     def note_pass(
         self, cursor: psycopg.Cursor[TupleRow], at: datetime, numbers: Numbers, total_bytes: int
     ) -> None:
-        """Write that a complete pass was made, for later ones to compare themselves with."""
+        """Write that a complete pass was made, for later ones to compare themselves with.
+
+        The oldest go, so that the table does not grow for ever.
+        """
         cursor.execute(
             statements.PASSED,
             {
@@ -150,6 +156,7 @@ class Marks:
                 "orphan_bytes": numbers.orphan_bytes,
             },
         )
+        cursor.execute(statements.FORGET_PASSES, {**self._values, "kept": PASSES_KEPT})
 
     def first_seen(self, keys: Sequence[bytes]) -> Mapping[bytes, datetime]:
         """Since when these keys have been seen, for those that have."""
@@ -233,6 +240,19 @@ class Marks:
     def release(self, cursor: psycopg.Cursor[TupleRow], keys: Sequence[bytes]) -> None:
         """Take an intent back: the keys may be referred to again."""
         cursor.execute(statements.RELEASE, {**self._values, "keys": list(keys)})
+
+    def keep_intent(self, cursor: psycopg.Cursor[TupleRow], reasons: Mapping[bytes, str]) -> None:
+        """Leave these refused to everybody: storage may yet delete what it was asked for."""
+        if not reasons:
+            return
+        cursor.execute(
+            statements.KEEP_INTENT,
+            {
+                **self._values,
+                "keys": list(reasons),
+                "reasons": [reason.replace("\x00", "") for reason in reasons.values()],
+            },
+        )
 
     def set_aside(
         self, cursor: psycopg.Cursor[TupleRow], state: str, objects: Sequence[Aside]

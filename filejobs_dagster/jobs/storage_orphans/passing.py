@@ -15,6 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
+from filejobs_dagster.jobs.storage_orphans.totals import in_words
 from filejobs_dagster.objects.listing import (
     ListingFailed,
     ListingProgress,
@@ -27,7 +28,7 @@ from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
@@ -132,7 +133,11 @@ def make_pass(
             + " Reading all references.",
         )
         references = BulkReferences(
-            context.database, bucket.sources, scratch=scratch, on_rows=rows
+            context.database,
+            bucket.sources,
+            scratch=scratch,
+            owned=tuple(prefix.encode() for prefix in bucket.owned_prefixes),
+            on_rows=rows,
         ).read()
         _prove_check_knows(storage, references)
         ticker.phase(
@@ -152,7 +157,7 @@ def make_pass(
         )
     except (ListingStopped, _Over) as error:
         raise TimeOver(
-            f"The run's time ({_words(request.max_runtime)}) was over before every object was "
+            f"The run's time ({in_words(request.max_runtime)}) was over before every object was "
             "listed and compared, so nothing was concluded and nothing deleted. Give it more "
             "max_runtime or parts."
         ) from error
@@ -195,7 +200,3 @@ def _is_text(key: bytes) -> bool:
 def _stop_when_over(ends_at: float) -> None:
     if time.monotonic() >= ends_at:
         raise _Over
-
-
-def _words(duration: timedelta) -> str:
-    return str(duration)

@@ -13,7 +13,7 @@ from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named, reasons
 from filejobs_dagster.jobs.storage_orphans.candidates import Aside
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
-from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED, WON_BY_OTHERS
+from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED, WON_BY_OTHERS, in_words
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from filejobs_dagster.postgres.clock import database_now
@@ -176,7 +176,7 @@ class Drain:
             "Batch %d is left for the next run: after %s, transactions from before its intent are "
             "still at work (%s). They could still refer to its objects.",
             self._books.batch,
-            self._request.wait_for_transactions,
+            in_words(self._request.wait_for_transactions),
             who,
         )
         self._release(intended, why=OLDER_TRANSACTIONS)
@@ -260,9 +260,16 @@ class Drain:
         removal: Removal,
         unasked: Sequence[bytes],
     ) -> None:
+        # Whoever referred to one of these would lose it when the deletion still arrives, so they
+        # stay refused until a later run has looked what became of them.
+        self._marks.keep_intent(cursor, _unsettled(removal))
+        settled = [
+            key
+            for key in (*removal.already_gone, *removal.changed, *removal.kept)
+            if key not in removal.unsettled
+        ]
         # What changed or became referenced is no candidate any more: it begins anew, if at all.
-        no_candidates = [*removal.already_gone, *removal.changed, *removal.kept]
-        self._marks.gone(cursor, [*removal.removed(), *no_candidates])
+        self._marks.gone(cursor, [*removal.removed(), *settled])
         again = database_now(cursor) + LOOK_AT_A_HOLD_AGAIN
         self._marks.set_aside(
             cursor,
@@ -270,10 +277,17 @@ class Drain:
             [
                 Aside(key, str(lock), again if lock.until is None else lock.until)
                 for key, lock in removal.locked.items()
+                if key not in removal.unsettled
             ],
         )
         self._marks.set_aside(
-            cursor, "failed", [Aside(key, why) for key, why in removal.failed.items()]
+            cursor,
+            "failed",
+            [
+                Aside(key, why)
+                for key, why in removal.failed.items()
+                if key not in removal.unsettled
+            ],
         )
         self._marks.release(cursor, unasked)
 
@@ -349,10 +363,9 @@ class Drain:
         self._said_at = time.monotonic()
         totals = self._books.totals
         self._context.log.info(
-            "batch %d: %s removed so far, %s bytes freed, %s left",
+            "batch %d: so far %s; %s refused by storage",
             self._books.batch,
-            f"{totals.acted:,}",
-            f"{totals.freed:,}",
+            totals.done,
             f"{totals.left:,}",
         )
 
@@ -375,6 +388,13 @@ class ProofNowAndThen:
         if time.monotonic() - self._proven_at >= BETWEEN_PROOFS:
             self._context.prove_alive()
             self._proven_at = time.monotonic()
+
+
+def _unsettled(removal: Removal) -> dict[bytes, str]:
+    """Why each of the keys is still there that may yet go."""
+    locked = {key: str(lock) for key, lock in removal.locked.items()}
+    reasons = {**removal.failed, **removal.changed, **locked, **removal.kept}
+    return {key: why for key, why in reasons.items() if key in removal.unsettled}
 
 
 def _as_event(removal: Removal) -> dict[str, object]:

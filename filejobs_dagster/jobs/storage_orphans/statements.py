@@ -187,6 +187,17 @@ UPDATE orphan_candidate AS candidate
    AND candidate.intent_run = %(run_id)s
 """
 
+# The reason makes the object come last once its intent is settled.
+KEEP_INTENT = """
+UPDATE orphan_candidate AS candidate
+   SET reason = kept.reason, not_before = NULL, intent_at = clock_timestamp()
+  FROM unnest(%(keys)s::bytea[], %(reasons)s::text[]) AS kept (key, reason)
+ WHERE candidate.bucket = %(bucket)s
+   AND candidate.key = kept.key
+   AND candidate.state = 'deleting'
+   AND candidate.intent_run = %(run_id)s
+"""
+
 INTERRUPTED = """
 SELECT key
   FROM orphan_candidate
@@ -229,6 +240,18 @@ INSERT INTO orphan_pass
 VALUES
     (%(bucket)s, %(run_id)s, %(at)s, %(mode)s, %(fingerprint)s, %(objects)s, %(bytes)s,
      %(keys_by_source)s, %(orphans)s, %(orphan_bytes)s)
+"""
+
+# Those that are as old as the oldest kept one stay, too.
+FORGET_PASSES = """
+DELETE FROM orphan_pass
+ WHERE bucket = %(bucket)s
+   AND at < (SELECT at
+               FROM orphan_pass
+              WHERE bucket = %(bucket)s
+              ORDER BY at DESC
+             OFFSET %(kept)s - 1
+              LIMIT 1)
 """
 
 COMPLETE_BEFORE = """

@@ -99,8 +99,9 @@ class Sweep:
         self._note(made)
         self._write_report(made, scratch, now)
         numbers = numbers_of(made)
-        Judge(self._context, self._request, self._books, self._marks).judge(made, numbers)
         first = not self._marks.passed_before()
+        self._books.facts["first_pass"] = first
+        Judge(self._context, self._request, self._books, self._marks).judge(made, numbers)
         marked = self._mark(made, numbers)
         if reviewed is not None:
             reviewed.agree(made.found.orphans())
@@ -109,7 +110,6 @@ class Sweep:
         supply: Supply = AllThatIsDue(self._marks, confirmed_before)
         if reviewed is not None:
             supply = ReviewedOnly(self._marks, confirmed_before, reviewed)
-        self._books.facts["first_pass"] = first
         if self._context.live and not first:
             self._drain(supply, confirmed_before)
         how = How(confirmed_before, first, reviewed is not None, supply)
@@ -207,6 +207,7 @@ class Sweep:
         self._books.facts |= tables_of(found, made.references) | {
             "references": found.references,
             "missing": found.missing,
+            "awaited": found.awaited,
             "orphans": found.classes[ORPHAN].count,
             "orphan_bytes": found.classes[ORPHAN].bytes,
             "ordered_by_server": made.ordered_by_server,

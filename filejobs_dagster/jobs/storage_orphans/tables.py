@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.jobs.storage_orphans.classification.words import (
     AMBIGUOUS,
+    CLASSES,
     DERIVED,
     ORPHAN,
     PROTECTED,
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 ROWS = 20
 """Of each table."""
 
+ROWS_OF_OTHER_CLASSES = 5
+"""Of the table by prefix, for each other class: the record is written with every batch."""
+
 OTHERS = "(others)"
+
+_ORPHANS_FIRST = (ORPHAN, *(name for name in CLASSES if name != ORPHAN))
 
 _UNSAMPLED = frozenset({REFERENCED, YOUNG})
 """Nobody has to look at these, and their keys are none of a record's business."""
@@ -33,21 +39,14 @@ _JOINED_BY = {AMBIGUOUS: "row", DERIVED: "owner", PROTECTED: "protect"}
 
 
 def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]:
-    """The orphans by prefix and age, the largest and the oldest, and what each source returned."""
+    """Each class by prefix and age, the largest and oldest orphans, what each source returned."""
     orphans = found.breakdowns[ORPHAN]
-    prefixes: list[dict[str, Any]] = [
-        {"prefix": shown(prefix) or OTHERS, "orphans": totals.count, "bytes": totals.bytes}
-        for prefix, totals in list(orphans.by_prefix.items())[:ROWS]
-    ]
-    listed = sum(row["orphans"] for row in prefixes)
-    if listed < orphans.count:
-        rest = orphans.bytes - sum(row["bytes"] for row in prefixes)
-        prefixes.append({"prefix": OTHERS, "orphans": orphans.count - listed, "bytes": rest})
     return {
-        "by_prefix": prefixes,
+        "by_prefix": [row for name in _ORPHANS_FIRST for row in _by_prefix(name, found)],
         "by_age": [
-            {"age": age, "orphans": totals.count, "bytes": totals.bytes}
-            for age, totals in orphans.by_age.items()
+            {"class": name, "age": age, "objects": totals.count, "bytes": totals.bytes}
+            for name in _ORPHANS_FIRST
+            for age, totals in found.breakdowns[name].by_age.items()
             if totals.count
         ],
         "largest": _objects(orphans.largest),
@@ -57,11 +56,39 @@ def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]
                 "source": name,
                 "rows": count.rows,
                 "keys": count.keys,
+                "in_owns": count.in_owns,
                 "null_or_empty": count.null_or_empty,
             }
             for name, count in references.per_source.items()
         ],
     }
+
+
+def _by_prefix(name: str, found: Classification) -> list[dict[str, Any]]:
+    """The prefixes of one class with the most bytes, and all others together."""
+    breakdown = found.breakdowns[name]
+    most = ROWS if name == ORPHAN else ROWS_OF_OTHER_CLASSES
+    prefixes: list[dict[str, Any]] = [
+        {
+            "class": name,
+            "prefix": shown(prefix) or OTHERS,
+            "objects": totals.count,
+            "bytes": totals.bytes,
+        }
+        for prefix, totals in list(breakdown.by_prefix.items())[:most]
+    ]
+    listed = sum(row["objects"] for row in prefixes)
+    if listed < breakdown.count:
+        rest = breakdown.bytes - sum(row["bytes"] for row in prefixes)
+        prefixes.append(
+            {
+                "class": name,
+                "prefix": OTHERS,
+                "objects": breakdown.count - listed,
+                "bytes": rest,
+            }
+        )
+    return prefixes
 
 
 def samples_of(found: Classification) -> dict[str, list[str]]:

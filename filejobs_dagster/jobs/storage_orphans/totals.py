@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.settings.durations import format_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,6 +75,16 @@ class Totals:
         """Orphans that were due and that storage did not let go."""
         return self.fates[FAILED] + self.fates[UNANSWERED]
 
+    @property
+    def done(self) -> str:
+        """What went, in words; a delete marker is no removal, and frees nothing."""
+        marked, gone = self.fates[MARKED], self.fates[DELETED] + self.fates[PURGED]
+        only_marked = f"{marked:,} marked (nothing freed)"
+        if marked and not gone:
+            return only_marked
+        removed = f"{gone:,} removed, {self.freed:,} bytes freed"
+        return f"{removed}, {only_marked}" if marked else removed
+
     def note(self, fate: str, key: bytes, why: str | None = None) -> None:
         """Count one key under its fate."""
         self.fates[fate] += 1
@@ -135,3 +147,19 @@ class Totals:
 def as_text(at: datetime | None) -> str | None:
     """A moment as the record holds it."""
     return None if at is None else at.isoformat()
+
+
+def minute_in_words(at: datetime) -> str:
+    """A moment for people, in UTC; the next full minute, so that it is never too early."""
+    up = at.astimezone(timezone.utc) + timedelta(minutes=1) - timedelta.resolution
+    return f"{up:%Y-%m-%d %H:%M} UTC"
+
+
+def in_words(duration: timedelta) -> str:
+    """A duration as the settings write it; one with a fraction, which no setting has, in seconds.
+
+    Those who call the job from Python may pass one.
+    """
+    if duration.microseconds:
+        return f"{duration.total_seconds():g}s"
+    return format_duration(duration)

@@ -9,6 +9,7 @@ from filejobs_dagster.jobs.storage_orphans.breakers import (
     EarlierPass,
     Numbers,
     Reading,
+    Stranger,
     read_breakers,
 )
 from filejobs_dagster.settings.orphans import BreakersSettings
@@ -131,3 +132,25 @@ def test_the_advice_names_the_transform_that_the_keys_suggest() -> None:
     hint = "It looks like strip_base."
     readings = read_breakers(replace(SANE, ambiguous=500), LIMITS, None, hint=hint)
     assert hint in only("ambiguous_fraction", readings).advice
+
+
+def test_a_source_whose_keys_all_lie_outside_of_owns_is_named_with_one_of_them() -> None:
+    posters = Stranger("posters", 30, "https://cdn.test/p%20 1.png?width=200")
+    numbers = replace(SANE, orphans=500, matched=0, strangers=(posters,))
+    readings = read_breakers(numbers, LIMITS, None)
+    for name in ("orphan_fraction", "nothing_matched"):
+        assert (
+            "Source posters: none of its 30 keys lies in owns, for instance "
+            "https://cdn.test/p%20 1.png?width=200."
+        ) in only(name, readings).advice
+    assert "lies in owns" not in only("orphan_fraction", read_breakers(SANE, LIMITS, None)).advice
+
+
+def test_of_many_sources_outside_of_owns_a_few_are_named_and_the_rest_counted() -> None:
+    strangers = tuple(Stranger(f"source{number}", 1, "x") for number in range(5))
+    advice = only(
+        "orphan_fraction", read_breakers(replace(SANE, strangers=strangers), LIMITS, None)
+    ).advice
+    assert "source2" in advice
+    assert "source3" not in advice
+    assert "So it is with 2 more sources." in advice

@@ -8,7 +8,9 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans import statements
+from filejobs_dagster.jobs.storage_orphans.marks import PASSES_KEPT
 
+PASSES = 20_000
 CANDIDATES = 20_000
 PORTION = 2_000
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -54,3 +56,27 @@ def test_renewing_a_portion_reads_no_other_candidates(database_url: str, analyze
         assert statements.RENEW.count(_RANGE) == 2
         # CONTROL: without the range of the keys, every portion reads every candidate.
         assert _READS_ALL in plan(statements.RENEW.replace(_RANGE, "true"))
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+def test_forgetting_old_passes_reads_no_passes_that_stay(database_url: str, analyzed: bool) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("ALTER TABLE orphan_pass SET (autovacuum_enabled = off)")
+        connection.execute(
+            "INSERT INTO orphan_pass (bucket, run_id, at, mode, fingerprint, objects, bytes,"
+            " keys_by_source, orphans, orphan_bytes)"
+            " SELECT bucket, n, now() - n * interval '1 hour', 'dry', 'f', 1, 1, '{}', 0, 0"
+            " FROM generate_series(1, %s) AS n, unnest(ARRAY['uploads', 'others']) AS bucket"
+            " WHERE n <= %s OR bucket = 'others'",
+            (PASSES, PASSES_KEPT + 2),
+        )
+        if analyzed:
+            connection.execute("ANALYZE orphan_pass")
+        values = {"bucket": "uploads", "kept": PASSES_KEPT}
+        rows = connection.execute(b"EXPLAIN " + statements.FORGET_PASSES.encode(), values)
+        plan = "\n".join(line for (line,) in rows)
+        assert "Seq Scan" not in plan, plan
+        assert "orphan_pass_newest" in plan, plan
+        assert connection.execute(statements.FORGET_PASSES.encode(), values).rowcount == 2
+        left = connection.execute("SELECT bucket, count(*) FROM orphan_pass GROUP BY bucket")
+        assert dict(left.fetchall()) == {"uploads": PASSES_KEPT, "others": PASSES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.jobs.storage_orphans import Override
+from filejobs_dagster.jobs.storage_orphans import Override, ReportPlace, marks
 from filejobs_dagster.settings.orphans import BreakersSettings
+from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 from tests.jobs.storage_orphans.odd_keys import ODD_KEYS, ORPHAN, PROTECT, REWRITES
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
     from tests.jobs.storage_orphans.conftest import Sweeper
@@ -72,6 +75,9 @@ def test_dry_runs_mark_and_say_would_and_change_nothing_in_the_bucket(sweep: Swe
     assert second.ok, second.error
     assert second.detail["would_collect"] == 1
     assert second.detail["would_free_bytes"] == 5
+    assert (first.detail["first_pass"], second.detail["first_pass"]) == (True, False)
+    assert second.detail["explained"] == ("A live run would remove 1 orphan (5 bytes) and leave 0.")
+    assert (second.detail["truncated"], second.detail["stopped_reason"]) == (False, None)
     assert not {"deleted", "bytes_freed", "fates", "deferred"} & set(second.detail)
     assert sweep.candidates() == {"files/orphan": "seen"}
     assert sweep.installation.keys() == before
@@ -95,7 +101,9 @@ def test_an_orphan_waits_until_it_was_seen_long_enough_ago(sweep: Sweeper) -> No
     assert waiting.acted == 0
     assert waiting.detail["waiting"] == 1
     assert waiting.detail["waiting_until"] is not None
-    assert "wait until" in waiting.detail["explained"]
+    explained = waiting.detail["explained"]
+    assert "1 orphan must wait until an earlier run has seen them for 1h" in explained
+    assert re.search(r"the first of them is due 20\d\d-\d\d-\d\d \d\d:\d\d UTC", explained)
     assert waiting.detail["swept"] is True, "what was due was swept: nothing"
     sweep.installation.execute(
         "UPDATE orphan_candidate SET first_seen_at = now() - interval '61 minutes'"
@@ -173,9 +181,61 @@ def test_the_cap_drains_oldest_first_and_reports_the_deferred_rest(sweep: Sweepe
             assert outcome.detail["stopped_reason"] == "limit"
             assert outcome.detail["swept"] is False
             assert outcome.detail["oldest_left"] is not None
+            left = outcome.detail["deferred"]
+            assert outcome.detail["explained"] == (
+                "5 removed, 25 bytes freed; it stopped because of limit; "
+                f"{left} orphans with {5 * left} bytes are due and left."
+            )
     assert (acted, deferred) == ([5, 5, 2], [7, 2, 0])
     assert outcome.detail["swept"] is True
     assert sweep.installation.keys() == {"files/used", MARKER}
+
+
+def test_a_dry_run_over_its_limit_says_truncated_and_what_a_live_run_would_leave(
+    sweep: Sweeper,
+) -> None:
+    sweep.seen_before(*(f"files/{number}" for number in range(12)))
+    outcome = sweep("dry", limit=5)
+    assert outcome.ok, outcome.error
+    assert (outcome.detail["would_collect"], outcome.detail["would_defer"]) == (5, 7)
+    assert (outcome.detail["truncated"], outcome.detail["stopped_reason"]) == (True, "limit")
+    assert outcome.detail["explained"] == (
+        "A live run would remove 5 orphans and leave 7 because of the limit "
+        "(12 with 60 bytes are due)."
+    )
+    assert sweep.log[-1] == outcome.detail["explained"]
+
+
+def test_a_blocked_run_names_its_list_and_the_source_with_no_key_in_owns(
+    sweep: Sweeper, tmp_path: Path
+) -> None:
+    sweep.put(*(f"files/{number}" for number in range(9)), "files/used")
+    sweep.refer("files/used")
+    sweep.installation.document["buckets"]["uploads"]["sources"] = [
+        {"name": "posters", "sql": "SELECT 'https://cdn.test/p%20 1.png?width=200'::text"}
+    ]
+    place = ReportPlace(folder=tmp_path / "lists")
+    outcome = sweep("dry", breakers=BreakersSettings(), report_to=place)
+    [path] = (tmp_path / "lists").iterdir()
+    assert f"Read the samples and the list {path}." in str(outcome.error)
+    assert "Source posters: its only key does not lie in owns, https://" in str(outcome.error)
+    sources = {row["source"]: (row["keys"], row["in_owns"]) for row in outcome.detail["sources"]}
+    assert (sources["file"], sources["posters"]) == ((1, 1), (1, 0))
+
+
+def test_every_class_is_shown_by_prefix_and_by_age_the_orphans_first(sweep: Sweeper) -> None:
+    sweep.put(*(f"files/{number}/x" for number in range(8)), "files/orphan/x")
+    sweep.refer(*(f"files/{number}/x" for number in range(8)))
+    detail = sweep("dry").detail
+    rows = detail["by_prefix"]
+    assert rows[0] == {"class": "orphan", "prefix": "files/orphan/", "objects": 1, "bytes": 5}
+    referenced = [row for row in rows if row["class"] == "referenced"]
+    assert [row["prefix"] for row in referenced][-1] == "(others)"
+    assert (len(referenced), sum(row["objects"] for row in referenced)) == (6, 8)
+    assert {row["class"]: row["objects"] for row in detail["by_age"]} == {
+        "orphan": 1,
+        "referenced": 8,
+    }
 
 
 def test_a_tripped_breaker_marks_nothing_fails_the_run_and_prints_every_number(
@@ -186,7 +246,12 @@ def test_a_tripped_breaker_marks_nothing_fails_the_run_and_prints_every_number(
     for mode, words in (("dry", "A live run would be blocked"), ("live", "This run is blocked")):
         outcome = sweep(mode, breakers=BreakersSettings())  # type: ignore[arg-type]
         assert not outcome.ok
-        assert words in str(outcome.error)
+        first_line, *_, last_line = str(outcome.error).splitlines()
+        assert first_line == (
+            f"{words} by orphan_fraction, so nothing was marked and nothing deleted."
+        )
+        assert "let one run pass over this breaker" in last_line
+        assert outcome.detail["first_pass"] is True
         assert "9 orphans of 10 owned objects, 90 %; limit: 10 %" in str(outcome.error)
         assert outcome.detail["stopped_reason"] == "breakers: orphan_fraction"
         assert len(outcome.detail["breakers"]) == 7
@@ -282,3 +347,36 @@ def test_a_record_of_a_long_phase_says_where_it_is(sweep: Sweeper) -> None:
     assert "Listing files/." in lines
     assert "Listed 1 objects" in lines
     assert "Compared 1 objects: 1 referenced" in lines
+
+
+def test_only_the_newest_passes_of_a_bucket_are_kept(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "PASSES_KEPT", 3)
+    sweep.put("files/used")
+    sweep.refer("files/used")
+    runs = [f"run {number}" for number in range(5)]
+    for run_id in runs:
+        assert sweep("dry", run_id).ok
+    kept = sweep.installation.execute("SELECT run_id FROM orphan_pass ORDER BY at")
+    assert [run_id for (run_id,) in kept] == runs[-3:]
+
+
+def test_open_reservations_make_no_listing_look_cut_off(sweep: Sweeper) -> None:
+    used = [f"files/{number}" for number in range(10)]
+    sweep.put(*used)
+    sweep.refer(*used)
+    sweep.installation.execute(
+        "INSERT INTO file (storage_key, upload_expires_at)"
+        " SELECT 'files/open/' || n, now() + interval '1 hour' FROM generate_series(1, 30) AS n"
+    )
+    strict = NEVER_TRIPS.model_copy(update={"max_missing_fraction": 0.02})
+    outcome = sweep("dry", breakers=strict)
+    assert outcome.ok, outcome.error
+    assert (outcome.detail["missing"], outcome.detail["awaited"]) == (0, 30)
+    # CONTROL: as many rows that are ready and have no object do trip.
+    sweep.installation.execute("UPDATE file SET state = 'ready'")
+    outcome = sweep("dry", breakers=strict)
+    assert "missing_fraction" in str(outcome.error)
+    assert "deleted objects by hand" in str(outcome.error)
+    assert (outcome.detail["missing"], outcome.detail["awaited"]) == (30, 0)

@@ -39,6 +39,8 @@ def test_a_versioned_bucket_gets_markers_and_nothing_is_called_freed(sweep: Swee
     assert outcome.acted == 1
     assert (outcome.detail["marked"], outcome.detail["deleted"]) == (1, 0)
     assert outcome.detail["bytes_freed"] == 0
+    assert outcome.detail["explained"] == "1 marked (nothing freed)."
+    assert "batch 1: so far 1 marked (nothing freed); 0 refused by storage" in sweep.log
     assert outcome.detail["versioning"] == "enabled"
     assert versions(sweep, "files/old") == (2, 1)
     again = sweep()

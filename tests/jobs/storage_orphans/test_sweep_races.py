@@ -135,6 +135,7 @@ def test_a_transaction_that_does_not_end_defers_the_batch_and_says_who_it_is(
     assert outcome.detail["truncated"] is True
     assert outcome.detail["deferred"] == 1
     assert "a long report" in str(outcome.detail["waited_for"])
+    assert any("after 0.3s, transactions from before its intent" in line for line in sweep.log)
     assert sweep.candidates() == {OLD: "seen"}, "the key may be referred to again"
     [result] = sweep.events("objects.delete.result")
     assert result["why"] == "older transactions"

@@ -52,7 +52,7 @@ class ClassificationProgress:
         bytes: Their bytes.
         referenced: Those of them that a source names.
         references: References met so far.
-        missing: References in owned prefixes without an object, so far.
+        missing: References in owned prefixes without an object that should have one, so far.
     """
 
     phase: str
@@ -116,7 +116,11 @@ class _Work:
         self._scratch = scratch
         self._on_progress = on_progress
         self._breakdowns = {name: Breakdown(now) for name in CLASSES}
-        self._joined = Joined(self._breakdowns[REFERENCED], Shelf(scratch, "unreferenced"))
+        self._joined = Joined(
+            self._breakdowns[REFERENCED],
+            Shelf(scratch, "unreferenced"),
+            may_lack=Cursor(references.awaited()),
+        )
         self._suspects = Shelf(scratch, "suspects")
         self._orphans = Shelf(scratch, "orphans")
         self._kept: Spool = scratch.spool("kept")
@@ -187,6 +191,7 @@ class _Work:
             breakdowns=self._breakdowns,
             references=joined.references,
             missing=joined.missing,
+            awaited=joined.awaited,
             missing_samples=tuple(joined.missing_samples),
             unmatched=tuple(
                 NearMatch(key, row)

@@ -37,11 +37,13 @@ class Joined:
     """What the first join found.
 
     Attributes:
+        may_lack: Keys in order whose object need not be there yet.
         objects: Objects listed.
         bytes: Their bytes.
         referenced: Those that a source names.
         references: All distinct keys that sources name.
-        missing: Those of them in owned prefixes that have no object.
+        missing: Those of them in owned prefixes that have no object and should have one.
+        awaited: Those of them in owned prefixes whose upload may still come.
         missing_samples: A few of these, evenly spread.
         unmatched_rows: Keys that were named and not listed, wherever they lie: for suggestions.
         unmatched_objects: Objects that were listed and not named, likewise.
@@ -49,19 +51,23 @@ class Joined:
 
     referenced: Breakdown
     unreferenced: Shelf
+    may_lack: Cursor[bytes] = field(default_factory=lambda: Cursor(iter(())))
     objects: int = 0
     bytes: int = 0
     references: int = 0
     missing: int = 0
+    awaited: int = 0
     missing_samples: list[Key] = field(default_factory=list)
     unmatched_rows: Sketch = field(default_factory=Sketch)
     unmatched_objects: Sketch = field(default_factory=Sketch)
     _every: int = 1
 
     def lacks(self, rules: Rules, rows: list[Key]) -> None:
-        """Take note of keys that were named and not listed."""
+        """Take note of keys that were named and not listed; they come in order, once."""
         self.unmatched_rows.add(rows)
-        owned = [row for row in rows if row.startswith(rules.owned)]
+        named = [row for row in rows if row.startswith(rules.owned)]
+        owned = self._without_awaited(named)
+        self.awaited += len(named) - len(owned)
         for at in range(-self.missing % self._every, len(owned), self._every):
             if (self.missing + at) % self._every == 0:
                 self.missing_samples.append(owned[at])
@@ -69,6 +75,15 @@ class Joined:
                 self.missing_samples = self.missing_samples[::2]
                 self._every *= 2
         self.missing += len(owned)
+
+    def _without_awaited(self, keys: list[Key]) -> list[Key]:
+        if not keys:
+            return keys
+        # Piece by piece: those that do have an object were never asked for, and may be many.
+        for piece in self.may_lack.blocks_through(keys[-1]):
+            may_lack = frozenset(piece)
+            keys = [key for key in keys if key not in may_lack]
+        return keys
 
 
 def join(

@@ -31,6 +31,10 @@ class References(Protocol):
         """The values that a transform has changed, as the rows have them."""
         ...
 
+    def awaited(self) -> Iterator[Block]:
+        """Those of the keys whose object need not be there yet, sorted, each once."""
+        ...
+
 
 FILTER_SLOTS = 1 << 22
 

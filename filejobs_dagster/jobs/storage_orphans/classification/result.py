@@ -40,8 +40,9 @@ class Classification:
         bytes: Their bytes.
         breakdowns: Everything about each class, by its name, in order of precedence.
         references: Distinct keys that sources name, in whatever prefix.
-        missing: Those in owned prefixes that have no object. A reservation whose upload has not
-            come yet is one of them.
+        missing: Those in owned prefixes that have no object and should have one.
+        awaited: Those in owned prefixes that have no object, because the upload of a reservation
+            in the project's own table has not come.
         missing_samples: A few of these.
         ambiguous_samples: A few ambiguous objects with the rows that may mean them.
         unmatched: Pairs of an object that no source names and a key that no object has, with the
@@ -53,6 +54,7 @@ class Classification:
     breakdowns: Mapping[str, Breakdown]
     references: int
     missing: int
+    awaited: int
     missing_samples: Sequence[Key]
     unmatched: Sequence[NearMatch]
     _orphans: Shelf
@@ -76,7 +78,7 @@ class Classification:
 
     @property
     def owned_references(self) -> int:
-        """References in owned prefixes."""
+        """References in owned prefixes whose object should be there."""
         return self.matched + self.missing
 
     @property

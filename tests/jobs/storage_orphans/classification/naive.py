@@ -17,8 +17,9 @@ def naive_kinds(world: World) -> dict[bytes, str]:
 
 
 def naive_missing(world: World) -> set[bytes]:
-    """References in owned prefixes that have no object."""
-    return {row for row in world.rows if row.startswith(world.rules.owned)} - set(world.objects)
+    """References in owned prefixes that have no object and should have one."""
+    owned = {row for row in world.rows if row.startswith(world.rules.owned)}
+    return owned - set(world.objects) - set(world.may_lack)
 
 
 def _kind(world: World, key: bytes, modified: int) -> str:  # noqa: PLR0911 (one for each class)

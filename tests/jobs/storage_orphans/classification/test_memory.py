@@ -41,6 +41,10 @@ class Made:
     def written(self) -> Iterator[list[bytes]]:
         return iter(())
 
+    def awaited(self) -> Iterator[list[bytes]]:
+        # Every key is, those with an object too: they pile up in front of the first one without.
+        return (page.keys for page in self.pages())
+
 
 def peak_of(made: Made, scratch: Scratch) -> int:
     """The most bytes that Python held while it classified and read the orphans."""

@@ -69,7 +69,8 @@ def worlds(draw: st.DrawFn) -> World:
     some = st.lists(st.sampled_from(keys), max_size=10) if keys else st.just([])
     rows += draw(some)
     written = [*draw(st.lists(ROWS.filter(bool), max_size=2)), *draw(some)[:2]]
-    return World(objects, rows, written, draw(RULES))
+    may_lack = [row for row in rows if draw(st.booleans())]
+    return World(objects, rows, written, draw(RULES), may_lack)
 
 
 @settings(max_examples=1000 if "LONG_TESTS" in os.environ else 80)
@@ -80,7 +81,7 @@ def test_the_classification_is_the_one_of_judging_each_key_by_hand(
     with TemporaryDirectory() as folder, Scratch(Path(folder)) as scratch:
         classification = classify(
             ListingForTests(world.objects, per_page),
-            ReferencesForTests(world.rows, world.as_written, per_block),
+            ReferencesForTests(world.rows, world.as_written, per_block, world.may_lack),
             world.rules,
             CUTOFF,
             scratch,

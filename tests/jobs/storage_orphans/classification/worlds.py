@@ -53,6 +53,7 @@ class ReferencesForTests:
     keys: Iterable[bytes]
     as_written: Sequence[bytes] = ()
     per_block: int = 4
+    may_lack: Iterable[bytes] = ()
 
     def blocks(self) -> Iterator[list[bytes]]:
         keys = sorted(set(self.keys))
@@ -62,6 +63,11 @@ class ReferencesForTests:
     def written(self) -> Iterator[list[bytes]]:
         if self.as_written:
             yield list(self.as_written)
+
+    def awaited(self) -> Iterator[list[bytes]]:
+        keys = sorted(set(self.may_lack))
+        for start in range(0, len(keys), self.per_block):
+            yield keys[start : start + self.per_block]
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class World:
     rows: list[bytes] = field(default_factory=list)
     as_written: list[bytes] = field(default_factory=list)
     rules: Rules = field(default_factory=lambda: Rules(owned=OWNED))
+    may_lack: list[bytes] = field(default_factory=list)
 
     @classmethod
     def of(cls, objects: Iterable[str | bytes], rows: Iterable[str | bytes], **rules: Any) -> World:
@@ -95,7 +102,7 @@ class World:
     def classify(self, scratch: Scratch, **kwargs: Any) -> Classification:
         return classify(
             ListingForTests(self.objects),
-            ReferencesForTests(self.rows, self.as_written),
+            ReferencesForTests(self.rows, self.as_written, may_lack=self.may_lack),
             self.rules,
             CUTOFF,
             scratch,
