@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.thorough
+
 NEEDS_A_DAEMON = "delay"
 """Its tick alone takes ten seconds: the test below puts a thread in the daemon's place."""
 

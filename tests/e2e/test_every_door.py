@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
 
 
+@pytest.mark.thorough
 def test_cli_launch_schedule_and_backfill_are_each_recorded_once(
     deployment: Deployment,
 ) -> None:

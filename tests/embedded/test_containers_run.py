@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 CHECKOUT = Path(__file__).parents[2]
 SECONDS_TO_HEALTH = 150
 LOCATIONS = (

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from tests.interleavings.stepping import SteppedRun
 
+pytestmark = pytest.mark.thorough
+
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 Machine = type[Interleavings]
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 1_000_000
 RESERVATIONS = 600_000
 WITHOUT_EXPIRY_ROWS = 20_000

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.protocol.explorer import Step
 
+pytestmark = pytest.mark.thorough
+
 MODEL = Reservations()
 APPEND_TO_THE_AUDIT_LOG = ("writes its claim", "records the result and ends")
 
