@@ -1,11 +1,10 @@
 """Appenders, a sealer, a trimmer and verifiers at once: no false alarm and no fork.
 
-A few seconds by default; AUDIT_TEST_SECONDS=25 for a long look.
+A few seconds in the quick tests, a longer look in the thorough ones.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
+import pytest
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.refused import Refused
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tests.audit.world import World
 
-SECONDS = float(os.environ.get("AUDIT_TEST_SECONDS", "3"))
 PAUSE = 0.01
 """Between two events of one appender, so that a small machine has time for the others."""
 
@@ -34,9 +33,9 @@ NOTHING_TO_DO = {"CHAIN_BUSY", "NO_COVERING_SEAL"}
 class Together:
     """Workers that go on until the time is over or one of them has failed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, seconds: float) -> None:
         self.world = world
-        self.stop = time.monotonic() + SECONDS
+        self.stop = time.monotonic() + seconds
         self.counts: Counter[str] = Counter()
         self.failures: list[object] = []
 
@@ -74,10 +73,11 @@ class Together:
                 self.failures.append(result.findings)
 
 
-def test_everybody_at_once_raises_no_alarm(empty_world: World) -> None:
+@pytest.mark.parametrize("seconds", [3, pytest.param(25, marks=pytest.mark.thorough)])
+def test_everybody_at_once_raises_no_alarm(empty_world: World, seconds: float) -> None:
     empty_world.grace = timedelta(minutes=15)
     empty_world.append(10)
-    everybody = Together(empty_world)
+    everybody = Together(empty_world, seconds)
     works: dict[str, Callable[[World], object]] = {
         "appender 1": everybody.append,
         "appender 2": everybody.append,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -154,7 +153,7 @@ def test_more_orphans_than_fit_into_a_request_and_into_a_run_all_go(
     assert asked == [10, 10, 5, 10, 10, 5, 1]
 
 
-@pytest.mark.skipif("LONG_TESTS" not in os.environ, reason="LONG_TESTS is not set")
+@pytest.mark.thorough
 @pytest.mark.parametrize(("orphans", "expected"), [(1001, [1000, 1]), (2500, [1000, 1000, 500])])
 def test_more_than_a_thousand_orphans_go_in_capped_runs(
     sweep: Sweeper, orphans: int, expected: list[int]

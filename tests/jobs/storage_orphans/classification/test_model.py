@@ -73,7 +73,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(objects, rows, written, draw(RULES), may_lack)
 
 
-@settings(max_examples=1000 if "LONG_TESTS" in os.environ else 80)
+@settings(max_examples=1000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 80)
 @given(worlds(), st.integers(1, 7), st.integers(1, 7))
 def test_the_classification_is_the_one_of_judging_each_key_by_hand(
     world: World, per_page: int, per_block: int
