@@ -20,7 +20,10 @@ MILLISECOND = timedelta(milliseconds=1)
 MOST_ENTRIES = 100_000
 """Of a table: more than there are days in a bucket or milliseconds in a minute."""
 
-_ISO = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_ISO = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:\.([0-9]{1,9}))?(?:(Z)|([+-][0-9]{2}):?([0-9]{2}))?"
+)
 _DAY = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MINUTE = re.compile(rb"T([01][0-9]|2[0-3]):([0-5][0-9]):")
 _SECOND = re.compile(rb"([0-5][0-9])(?:\.([0-9]{1,9}))?Z")
@@ -60,16 +63,20 @@ def _one(text: bytes | None) -> int:
         return UNKNOWN_TIME
     try:
         plain = text.decode("ascii").strip()
-        if _ISO.match(text.strip()):
-            # Python 3.10 does not know the letter Z.
-            read = datetime.fromisoformat(plain.replace("Z", "+00:00"))
-        else:
-            read = parsedate_to_datetime(plain)
+        iso = _ISO.fullmatch(plain)
+        read = parsedate_to_datetime(plain) if iso is None else _from_iso(iso)
         # botocore, too, takes a time without a zone for UTC.
         aware = read if read.tzinfo else read.replace(tzinfo=timezone.utc)
         return (aware - EPOCH) // MILLISECOND
     except (ValueError, OverflowError, TypeError):
         return UNKNOWN_TIME
+
+
+def _from_iso(found: re.Match[str]) -> datetime:
+    """Python 3.10 knows neither the letter Z nor fractions of another length than 3 or 6."""
+    moment, fraction, utc, hours, minutes = found.groups()
+    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
+    return datetime.fromisoformat(f"{moment}.{(fraction or '').ljust(6, '0')[:6]}{zone}")
 
 
 def _matched(pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes]:
