@@ -11,7 +11,7 @@ from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.orchestration import tags
-from filejobs_dagster.orchestration.configs import CollectorConfig
+from filejobs_dagster.orchestration.config import CollectorConfig
 from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME

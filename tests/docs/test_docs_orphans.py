@@ -14,7 +14,7 @@ from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import CLASSES
 from filejobs_dagster.jobs.storage_orphans.listed_csv import COLUMNS
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.configs import StorageOrphansConfig
+from filejobs_dagster.orchestration.ops.storage_orphans import StorageOrphansConfig
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation, make_installation
 

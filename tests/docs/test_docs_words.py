@@ -24,8 +24,9 @@ from filejobs_dagster.ledger.words import TriggerKind
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.configs import UploadReservationsConfig
-from filejobs_dagster.orchestration.sensors import NO_USE_IN_TRYING_SOONER, all_sensors
+from filejobs_dagster.orchestration.ops.upload_reservations import UploadReservationsConfig
+from filejobs_dagster.orchestration.sensors import all_sensors
+from filejobs_dagster.orchestration.sensors.backlog import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.orchestration.shown import catalog_assets
 from filejobs_dagster.postgres.transient import TRIES
 from filejobs_dagster.registry import JOBS

@@ -13,16 +13,14 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.standing import Standing, standings
-from filejobs_dagster.orchestration.configs import (
-    AuditSealConfig,
-    AuditTrimConfig,
-    AuditVerifyConfig,
-    CollectorConfig,
-)
+from filejobs_dagster.orchestration.ops.audit_seal import AuditSealConfig
+from filejobs_dagster.orchestration.ops.audit_trim import AuditTrimConfig
+from filejobs_dagster.orchestration.ops.audit_verify import AuditVerifyConfig
 from tests.docs.pages import EXAMPLES
 from tests.orchestration.conftest import failure_of, metadata_of
 
 if TYPE_CHECKING:
+    from filejobs_dagster.orchestration.config import CollectorConfig
     from tests.installation import Installation
     from tests.orchestration.conftest import Code
 

@@ -1,0 +1,24 @@
+"""One module a job: the config of its op, and the op. Add a job here."""
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from filejobs_dagster.orchestration.ops.audit_seal import audit_seal_op
+from filejobs_dagster.orchestration.ops.audit_trim import audit_trim_op
+from filejobs_dagster.orchestration.ops.audit_verify import audit_verify_op
+from filejobs_dagster.orchestration.ops.storage_orphans import storage_orphans_op
+from filejobs_dagster.orchestration.ops.upload_reservations import upload_reservations_op
+from filejobs_dagster.registry import BY_NAME, RegisteredJob
+from filejobs_dagster.settings import Loaded
+
+OPS: dict[str, Callable[[Loaded, RegisteredJob], dg.OpDefinition]] = {
+    "upload_reservations": upload_reservations_op,
+    "storage_orphans": storage_orphans_op,
+    "audit_trim": audit_trim_op,
+    "audit_seal": audit_seal_op,
+    "audit_verify": audit_verify_op,
+}
+
+if set(OPS) != {name for name, job in BY_NAME.items() if job.built}:
+    raise RuntimeError("the registry says other jobs are built than orchestration/ops builds")
