@@ -26,7 +26,7 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test bench thorough conformance lint check constraints clean ready
+.PHONY: help demo dev test bench thorough conformance browser lint check constraints clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
@@ -48,7 +48,7 @@ dev: ready ## Open the web UI on the demo's data; Ctrl-C stops the UI.
 	@$(BIN)/filejobs dev $(ARGS)
 
 test: ready ## Run every test, on servers that start and end with it.
-	@$(BIN)/python -m pytest -n 2 -m 'not conformance and not thorough' $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m 'not conformance and not thorough and not browser' $(ARGS)
 
 bench: ready ## Measure speed, memory and delays, each against its alternative, in one table.
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -60,12 +60,18 @@ thorough: ready ## Run the long tests: a million rows, drawn schedules, daemons,
 conformance: ready ## Delete from a real S3 implementation, Ceph, and see what is left.
 	@$(BIN)/python -m pytest -rs -m conformance tests/conformance $(ARGS)
 
+# Skipped where Chromium is not installed, unless FILEJOBS_PROMISED_CHROMIUM=1 says that it is.
+browser: ready ## Use the web UI as an operator does, in a real browser, and keep a picture of each page.
+	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt \
+		--group browser
+	@$(BIN)/python -m pytest -rs -m browser tests/browser $(ARGS)
+
 lint: ready ## Check style, format and strict types.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
 
-check: lint test thorough conformance ## Do what the continuous integration does.
+check: lint test thorough browser conformance ## Do what the continuous integration does.
 
 constraints: ready ## Choose the newest versions that fit pyproject.toml, for Python 3.10 to 3.13.
 	@sed -n '/^#/p' constraints.txt > constraints.txt.new
