@@ -9,20 +9,22 @@ from filejobs_dagster.orchestration.resources import bucket_resources
 from filejobs_dagster.orchestration.schedules import all_schedules
 from filejobs_dagster.orchestration.sensors import all_sensors
 from filejobs_dagster.orchestration.shown import catalog_assets
+from filejobs_dagster.orchestration.standing_checks import standing_checks
 from filejobs_dagster.settings import Loaded
 
 
 def build_definitions(loaded: Loaded) -> dg.Definitions:
     """Jobs, schedules, sensors and resources; never raises because of the settings."""
-    jobs = all_jobs(loaded)
-    by_name = {job.name: job for job in jobs}
     with warnings.catch_warnings():
-        # Dagster's own sensor decorator passes the parameter that Dagster warns of, once for each
-        # sensor in the log of every process that loads this location.
+        # Owners are a beta of Dagster's, and its own sensor decorator passes them always: one
+        # warning for each job and sensor in the log of every process that loads this location.
         warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
+        jobs = all_jobs(loaded)
+        by_name = {job.name: job for job in jobs}
         sensors = all_sensors(loaded, by_name)
     return dg.Definitions(
-        assets=catalog_assets(),
+        assets=catalog_assets(loaded),
+        asset_checks=standing_checks(loaded),
         jobs=jobs,
         schedules=all_schedules(loaded, by_name),
         sensors=sensors,

@@ -6,6 +6,7 @@ import dagster as dg
 
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.config import CollectorConfig
+from filejobs_dagster.orchestration.descriptions import job_description, owners_of
 from filejobs_dagster.orchestration.execution import settings_for
 from filejobs_dagster.orchestration.ops import OPS
 from filejobs_dagster.registry import JOBS, RegisteredJob
@@ -26,31 +27,11 @@ def _job(loaded: Loaded, registered: RegisteredJob) -> dg.JobDefinition:
     graph = dg.GraphDefinition(name=f"{registered.name}_graph", node_defs=[op])
     return graph.to_job(
         name=registered.name,
-        description=_description(registered),
+        description=job_description(loaded, registered),
         tags=job_tags(loaded, registered.name),
         partitions_def=_days(loaded) if registered.partitioned and registered.built else None,
         executor_def=dg.in_process_executor,
-    )
-
-
-def _description(registered: RegisteredJob) -> str:
-    if not registered.built:
-        return f"{registered.summary} **Not built in this version**: a run of it fails and says so."
-    if registered.read_only:
-        return (
-            f"{registered.summary}\n\nA run changes nothing, so every run is recorded as dry, and "
-            "counts. What it finds fails it. The catalog plots what each run found."
-        )
-    if not registered.partitioned:
-        return (
-            f"{registered.summary}\n\nA run is dry unless its config says `dry_run: false`, or its "
-            "tag `filejobs/mode` says `live`. The catalog plots what each run found."
-        )
-    return (
-        f"{registered.summary}\n\nLeave *Partition* empty to take everything that is due; a day "
-        "takes what became due on that day only. A run is dry unless its config says "
-        "`dry_run: false`, or its tag `filejobs/mode` says `live`. The Partitions tab shows the "
-        "days on which a live run left nothing; the catalog plots what each run found."
+        owners=owners_of(loaded, registered.name),
     )
 
 
@@ -72,7 +53,7 @@ def _days(loaded: Loaded) -> dg.DailyPartitionsDefinition:
 
 
 def _not_built(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinition:
-    @dg.op(name=registered.name, description=_description(registered))
+    @dg.op(name=registered.name, description=job_description(loaded, registered))
     def op(context: dg.OpExecutionContext, config: CollectorConfig) -> None:
         context.log.info("%s was asked for with dry_run: %s.", registered.name, config.dry_run)
         settings_for(loaded, registered.name)

@@ -7,7 +7,9 @@ import dagster as dg
 
 from filejobs_dagster.jobs.lifecycle import Ticket
 from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.orchestration.descriptions import kinds_of, owners_of
 from filejobs_dagster.registry import JOBS
+from filejobs_dagster.settings import Loaded
 
 GROUP = "filejobs"
 
@@ -61,7 +63,7 @@ FIRST = (
 """A run's page shows the first few entries without a click: what a person asks first."""
 
 
-def catalog_assets() -> list[dg.AssetSpec]:
+def catalog_assets(loaded: Loaded) -> list[dg.AssetSpec]:
     """One entry of the catalog for each job that is built.
 
     Dagster draws the numbers of an op's output nowhere; those of an asset it plots over time. The
@@ -71,6 +73,8 @@ def catalog_assets() -> list[dg.AssetSpec]:
         dg.AssetSpec(
             key=job.name,
             group_name=GROUP,
+            kinds=kinds_of(job.name),
+            owners=owners_of(loaded, job.name),
             description=f"{job.summary} A materialization is a run that found nothing wrong."
             if job.read_only
             else f"{job.summary} A materialization is a live run that left nothing it was "

@@ -28,6 +28,7 @@ INSTALLATION = re.compile(r"[a-z0-9._-]{1,63}")
 CEILING = timedelta(days=3650)
 """No setting is longer: ten years back from any clock is still a date."""
 
+_OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _FIRST_DAY = date(2000, 1, 1)
 _IDENTIFIER = r"[a-z_][a-z0-9_]{0,62}"
 
@@ -182,6 +183,15 @@ def _first_day(value: date) -> date:
     return value
 
 
+def _owner(value: str) -> str:
+    if not _OWNER.fullmatch(value):
+        raise mistake(
+            f"{shown(value)} is neither a team nor an address",
+            "write team:NAME, or an e-mail address",
+        )
+    return value
+
+
 def _pattern(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
@@ -190,6 +200,9 @@ Text = Annotated[
     StrictStr, AfterValidator(_not_empty), WithJsonSchema({"type": "string", "minLength": 1})
 ]
 """Any text that says something."""
+
+Owner = Annotated[StrictStr, AfterValidator(_owner), _pattern(f"^(?:{_OWNER.pattern})$")]
+"""Who owns a job: what Dagster accepts as an owner."""
 
 Installation = Annotated[
     StrictStr,

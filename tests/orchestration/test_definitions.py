@@ -47,6 +47,7 @@ def test_all_schedules_and_sensors_are_on_by_default(code: Code) -> None:
     assert {schedule.name for schedule in schedules} == {"upload_reservations_schedule"}
     assert {sensor.name for sensor in sensors} == {
         "job_freshness",
+        "job_standing",
         "job_run_reconciler",
         "job_run_mirror_success",
         "job_run_mirror_failure",

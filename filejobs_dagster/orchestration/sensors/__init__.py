@@ -9,12 +9,16 @@ from filejobs_dagster.orchestration.sensors.mirror import (
     job_run_mirror_sensor,
     job_run_reconciler_sensor,
 )
+from filejobs_dagster.orchestration.sensors.standing import job_standing_sensor
 from filejobs_dagster.settings import Loaded, UploadReservationsSettings
 
 
 def all_sensors(loaded: Loaded, jobs: dict[str, dg.JobDefinition]) -> list[dg.SensorDefinition]:
     """Every sensor; with broken settings, the watchdog that raises their mistakes."""
-    sensors: list[dg.SensorDefinition] = [job_freshness_sensor(loaded)]
+    sensors: list[dg.SensorDefinition] = [
+        job_freshness_sensor(loaded),
+        job_standing_sensor(loaded),
+    ]
     if loaded.settings is None:
         return sensors
     settings = loaded.settings

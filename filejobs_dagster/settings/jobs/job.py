@@ -12,7 +12,7 @@ from filejobs_dagster.settings.cron import Cron
 from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.section import Found, Section
-from filejobs_dagster.settings.values import between
+from filejobs_dagster.settings.values import Owner, between
 
 _SECOND = timedelta(seconds=1)
 _SAY_WHEN = "say when: give `schedule` or `by_hand: true`"
@@ -55,6 +55,12 @@ class JobSettings(Section):
         description="The age of the last success from which the job is stale and is raised. "
         "Without it nobody is told that the job stopped.",
         examples=["2h"],
+    )
+
+    owners: tuple[Owner, ...] = Field(
+        default=(),
+        description="Who answers for the job: shown beside it in the web UI.",
+        examples=[["team:storage"]],
     )
 
     @classmethod
