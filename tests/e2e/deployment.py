@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,6 +154,30 @@ class Deployment:
         server = {"host": "127.0.0.1", "port": self.port, "location_name": "filejobs"}
         path.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}))
         return path
+
+    def start_webserver(self) -> str:
+        """Start the web UI, and return its address once it answers."""
+        port = free_port()
+        process = self.start(
+            [
+                str(SCRIPTS / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port),
+                "-w", str(self.workspace()),
+            ],
+            "webserver.log",
+        )  # fmt: skip
+        address = f"http://127.0.0.1:{port}"
+
+        def answers() -> bool:
+            if process.poll() is not None:
+                raise AssertionError(self.log("webserver.log"))
+            try:
+                with urllib.request.urlopen(f"{address}/server_info", timeout=5):
+                    return True
+            except urllib.error.URLError:  # it does not listen yet
+                return False
+
+        wait_until(answers, "the webserver answers", 60)
+        return address
 
     def start_daemon(self) -> subprocess.Popen[bytes]:
         return self.start(
