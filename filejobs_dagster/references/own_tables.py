@@ -16,39 +16,62 @@ class OwnTable:
         table: The table, in the project's schema.
         column: `text COLLATE "C"` with an index: equality is that of the bytes, and one lookup a
             key suffices.
+        names_object: SQL condition on the table: only these rows name their key. None: all do.
         awaits_upload: SQL condition on the table: its rows may name objects that never came.
+        comes_and_goes: Its rows leave in the course of normal work, so that fewer of them than
+            before are no sign that something was lost.
     """
 
     name: str
     table: str
     column: str
+    names_object: str | None = None
     awaits_upload: str | None = None
+    comes_and_goes: bool = False
 
     def query(self, schema: str) -> str:
-        """SQL that returns those of the keys in `$1` (`text[]`) that the table names."""
+        """SQL that returns those of the keys in `$1` (`text[]`) that the table names.
+
+        It ends in its WHERE clause, so that a further condition can follow with AND.
+        """
         column = sql.Identifier(self.column)
-        return (
-            sql.SQL("SELECT {} FROM {} WHERE {} = any($1::text[])")
-            .format(column, sql.Identifier(schema, self.table), column)
-            .as_string()
-        )
+        named = f"{column.as_string()} = any($1::text[])"
+        return self._select(schema, column, named)
 
     def keys(self, schema: str) -> str:
         """SQL that returns every key of the table as bytea, in no order: one sequential read."""
-        return (
-            sql.SQL("SELECT convert_to({}, 'UTF8') FROM {}")
-            .format(sql.Identifier(self.column), sql.Identifier(schema, self.table))
-            .as_string()
-        )
+        return self._select(schema, self._as_bytes())
 
     def awaited_keys(self, schema: str) -> str | None:
         """SQL like `keys` for the rows that may have no object yet; None when all must have one."""
         if self.awaits_upload is None:
             return None
-        return f"{self.keys(schema)} WHERE {self.awaits_upload}"
+        return self._select(schema, self._as_bytes(), f"({self.awaits_upload})")
+
+    def _as_bytes(self) -> sql.Composed:
+        return sql.SQL("convert_to({}, 'UTF8')").format(sql.Identifier(self.column))
+
+    def _select(self, schema: str, what: sql.Composable, *conditions: str) -> str:
+        found = sql.SQL("SELECT {} FROM {}").format(what, sql.Identifier(schema, self.table))
+        wanted = list(conditions)
+        if self.names_object is not None:
+            wanted.append(f"({self.names_object})")
+        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        return found.as_string() + where
 
 
 OWN_TABLES: tuple[OwnTable, ...] = (
     # In every state: a deleted file can be restored while its row is there.
     OwnTable(name="file", table="file", column="storage_key", awaits_upload="state = 'pending'"),
+    # A row in cleanup names its key until its object is known to be gone.
+    OwnTable(
+        name="upload",
+        table="upload",
+        column="storage_key",
+        names_object="state <> 'cleaned'",
+        awaits_upload="state IN ('writing', 'uncertain', 'cleanup')",
+        # What stays is what was published, and that is counted as `attachment`.
+        comes_and_goes=True,
+    ),
+    OwnTable(name="attachment", table="attachment", column="storage_key"),
 )

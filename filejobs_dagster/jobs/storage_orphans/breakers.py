@@ -110,6 +110,8 @@ class Numbers:
         missing: Those of the latter whose object was not listed.
         keys_by_source: How many keys each source returned.
         strangers: Sources that returned keys, and none inside owned prefixes.
+        coming_and_going: Sources whose keys leave in the course of normal work: fewer of them are
+            no loss.
     """
 
     objects: int
@@ -122,6 +124,7 @@ class Numbers:
     missing: int
     keys_by_source: Mapping[str, int] = field(default_factory=dict)
     strangers: Sequence[Stranger] = ()
+    coming_and_going: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -281,16 +284,24 @@ def _reference_shrink(numbers: Numbers, limits: Limits, earlier: EarlierPass | N
 
 def _shrunk(numbers: Numbers, earlier: EarlierPass) -> Iterator[tuple[float, str, int, int]]:
     """Each source that returned fewer keys than before: share, name, before, after."""
-    for name, before in earlier.keys_by_source.items():
+    earlier_keys = _of_lasting(earlier.keys_by_source, numbers)
+    keys = _of_lasting(numbers.keys_by_source, numbers)
+    for name, before in earlier_keys.items():
         # A source that was taken out of the settings is a change of the rules, not a loss.
-        after = numbers.keys_by_source.get(name)
+        after = keys.get(name)
         if after is not None and after < before:
             yield (before - after) / before, f"source {name}", before, after
     if earlier.same_rules:
-        before = sum(earlier.keys_by_source.values())
-        after = sum(numbers.keys_by_source.values())
+        before = sum(earlier_keys.values())
+        after = sum(keys.values())
         if after < before:
             yield (before - after) / before, "all sources", before, after
+
+
+def _of_lasting(keys_by_source: Mapping[str, int], numbers: Numbers) -> dict[str, int]:
+    return {
+        name: keys for name, keys in keys_by_source.items() if name not in numbers.coming_and_going
+    }
 
 
 def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:

@@ -14,6 +14,7 @@ from filejobs_dagster.jobs.storage_orphans.breakers import (
 from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
 from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, DERIVED, ORPHAN
 from filejobs_dagster.jobs.storage_orphans.tables import shown
+from filejobs_dagster.references.own_tables import OWN_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,4 +113,5 @@ def numbers_of(made: Pass) -> Numbers:
             for name, count in made.references.per_source.items()
             if count.keys and not count.in_owns
         ),
+        coming_and_going=frozenset(table.name for table in OWN_TABLES if table.comes_and_goes),
     )

@@ -115,6 +115,16 @@ def test_many_small_losses_together_trip_and_sources_that_grew_do_not() -> None:
     assert tripped(SANE, earlier=EarlierPass("run", {"file": 10}, same_rules=True)) == set()
 
 
+def test_a_source_whose_keys_come_and_go_may_shrink_to_nothing() -> None:
+    now = {"file": 900, "avatars": 60, "upload": 0}
+    earlier = EarlierPass("run", {"file": 900, "avatars": 60, "upload": 800}, same_rules=True)
+    numbers = replace(SANE, keys_by_source=now, coming_and_going=frozenset({"upload"}))
+    assert tripped(numbers, earlier=earlier) == set()
+    assert tripped(replace(numbers, coming_and_going=frozenset()), earlier=earlier) == {
+        "reference_shrink"
+    }
+
+
 def test_a_source_that_left_the_settings_is_a_change_of_rules_and_not_a_loss() -> None:
     earlier = EarlierPass("run", {"file": 900, "avatars": 60, "old": 900}, same_rules=False)
     assert tripped(SANE, earlier=earlier) == set()
