@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-from filejobs_dagster.ledger.standing import Word
+from filejobs_dagster.ledger.standing import Word, dead_letters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 WORDS: tuple[str, ...] = get_args(Word)
 
-_LABELS = ("installation", "job")
+_LABELS = ("installation", "job_name")
+"""Not `job`: Prometheus calls each target so, and would rename ours to `exported_job`."""
 
 
 def exposition(standings: Sequence[Standing], installation: str) -> str:
@@ -33,16 +35,20 @@ def exposition(standings: Sequence[Standing], installation: str) -> str:
         installation: The value of the label `installation` on every sample.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Standings(standings, installation))
+    registry.register(StandingsCollector(standings, installation))
     return generate_latest(registry).decode()
 
 
-class _Standings:
+class StandingsCollector(Collector):
+    """The standings for a registry of prometheus_client."""
+
     def __init__(self, standings: Sequence[Standing], installation: str) -> None:
+        """Show these; the arguments are those of `exposition`."""
         self._standings = standings
         self._installation = installation
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One family for each number."""
         yield self._words()
         for name, meaning, value in _GAUGES:
             gauge = GaugeMetricFamily(f"filejobs_job_{name}", meaning, labels=_LABELS)
@@ -68,6 +74,16 @@ class _Standings:
 
 def _ended(run: RunSummary | None) -> float | None:
     return None if run is None else _seconds(run.finished_at)
+
+
+def _took(run: RunSummary) -> float:
+    return (run.finished_at - run.started_at).total_seconds()
+
+
+def _number_in(run: RunSummary | None, name: str) -> float | None:
+    """A number or a yes or no of the run's detail; None for what it does not hold."""
+    found = None if run is None else run.detail.get(name)
+    return float(found) if isinstance(found, int | float) else None
 
 
 def _seconds(moment: datetime) -> float:
@@ -123,6 +139,28 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
         lambda standing: standing.consecutive_failures,
     ),
     (
+        "behind",
+        "1 when due items are left for too long, or were given up. Absent: it is not known.",
+        lambda standing: standing.behind,
+    ),
+    (
+        "running",
+        "1 while a run of the job is at work.",
+        lambda standing: standing.running is not None,
+    ),
+    (
+        "last_run_failed",
+        "1 when the newest run failed. Absent: no run is recorded.",
+        lambda standing: (
+            None if standing.last_run is None else standing.last_run.outcome == "failed"
+        ),
+    ),
+    (
+        "last_run_duration_seconds",
+        "How long the newest run took. Absent: no run is recorded.",
+        lambda standing: None if standing.last_run is None else _took(standing.last_run),
+    ),
+    (
         "last_run_scanned",
         "Items that the newest run looked at. Absent: it decided nothing.",
         lambda standing: None if standing.last_run is None else standing.last_run.scanned,
@@ -131,5 +169,20 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
         "last_run_acted",
         "Items that the newest run acted on. Absent: it decided nothing.",
         lambda standing: None if standing.last_run is None else standing.last_run.acted,
+    ),
+    (
+        "last_run_bytes",
+        "Bytes that the newest run freed. Absent: it did not say.",
+        lambda standing: _number_in(standing.last_run, "bytes_freed"),
+    ),
+    (
+        "last_run_truncated",
+        "1 when the newest run left due items. Absent: it did not get to know.",
+        lambda standing: _number_in(standing.last_run, "truncated"),
+    ),
+    (
+        "dead_letters",
+        "Items that the job has given up on, as its newest run saw it. Absent: no run is recorded.",
+        lambda standing: None if standing.last_run is None else dead_letters_of(standing.last_run),
     ),
 )

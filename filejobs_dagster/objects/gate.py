@@ -14,6 +14,8 @@ from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import AdmissionFailed, Deletion, DeletionStopped
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
 from filejobs_dagster.objects.manner import Manner
+from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
+from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF
@@ -21,11 +23,13 @@ from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
     from filejobs_dagster.objects.removal import Expected, Removal
+    from filejobs_dagster.references.claims import Claim
 
 
 NOT_OWNED = "not owned"
@@ -139,8 +143,12 @@ class Gate:
             return AMBIGUOUS_PATH
         return DIRECTORY_MARKER if key.endswith("/") else None
 
-    def admit(self, keys: Sequence[str]) -> Admission:
+    def admit(self, keys: Sequence[str], *, claims: Sequence[Claim] = ()) -> Admission:
         """Decide about each key, by the settings and by every source, in a fresh snapshot.
+
+        Args:
+            keys: Exact keys.
+            claims: Rows of `upload` that do not count while the caller's claim on them holds.
 
         Raises:
             ReferencesUnknown: A source could not be asked. Nothing is admitted.
@@ -148,14 +156,20 @@ class Gate:
         distinct = tuple(dict.fromkeys(keys))
         kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
         ours = [key for key in distinct if key not in kept]
-        for key, names in self._references.named(ours).items():
+        for key, names in self._references.named(ours, claims=claims).items():
             kept[key] = f"referenced by {', '.join(names)}"
         return Admission(
             admitted=tuple(key for key in distinct if key not in kept),
             kept={key: kept[key] for key in distinct if key in kept},
         )
 
-    def delete(self, keys: Sequence[str], before_bytes: Callable[[], None]) -> GateResult:
+    def delete(
+        self,
+        keys: Sequence[str],
+        before_bytes: Callable[[], None],
+        *,
+        claims: Sequence[Claim] = (),
+    ) -> GateResult:
         """Delete those of the keys that pass, up to a thousand at a time.
 
         Args:
@@ -163,6 +177,7 @@ class Gate:
             before_bytes: Proves that the caller may still delete: that its lock is held and its
                 run was not given up for dead. Called right before every request that deletes;
                 an exception of it means no.
+            claims: As in `admit`.
 
         Raises:
             StorageRejected: Storage refused a whole request.
@@ -176,7 +191,7 @@ class Gate:
         kept: dict[str, str] = {}
         for chunk, rest in _chunks_and_rest(distinct):
             try:
-                admission = self._admit_or_stop(chunk)
+                admission = self._admit_or_stop(chunk, claims)
                 kept.update(admission.kept)
                 done = done.and_then(
                     delete_objects(
@@ -197,6 +212,8 @@ class Gate:
         orphans: Sequence[Expected],
         before_bytes: Callable[[], None],
         manner: Manner | None = None,
+        *,
+        claims: Sequence[Claim] = (),
     ) -> Removal:
         """Remove orphans whose intent is committed, up to a thousand at a time.
 
@@ -208,6 +225,7 @@ class Gate:
             orphans: As they were seen when they were judged.
             before_bytes: As in `delete`.
             manner: What the server can do, from `manner_of`; without it, nothing special.
+            claims: As in `admit`.
 
         Raises:
             RemovalStopped: It ended early; it says why, and what was already removed.
@@ -217,14 +235,60 @@ class Gate:
             self._bucket.bucket,
             orphans,
             owned=self.owned,
-            admit=self._still_named,
+            admit=lambda expected: self._still_named(expected, claims),
             before_request=before_bytes,
             manner=manner or Manner(),
             wait=self._wait,
             pace=self._pace,
         ).run()
 
-    def _still_named(self, orphans: Sequence[Expected]) -> dict[bytes, str]:
+    def abort(
+        self,
+        key: str,
+        upload_id: str,
+        before_bytes: Callable[[], None],
+        *,
+        claims: Sequence[Claim] = (),
+        idle_since: datetime | None = None,
+    ) -> Aborted:
+        """Abort a multipart upload and see that none of its parts is listed any more.
+
+        Its parts are listed, it is aborted, they are listed again; until there are none, or the
+        tries are over. Every source is asked for its key in a fresh snapshot before each abort,
+        the client's own further tries included.
+
+        Args:
+            key: Exact.
+            upload_id: The server's name for it.
+            before_bytes: As in `delete`.
+            claims: As in `admit`.
+            idle_since: Without parts that came since then; None does not ask.
+
+        Raises:
+            StorageRejected, ProofRefused, AdmissionFailed: As in `delete`, with the key under
+                `unanswered`. Whether a request that was sent is carried out is not known.
+        """
+
+        def keep() -> str | None:
+            return self.admit([key], claims=claims).kept.get(key)
+
+        reason = self.owned(key)
+        if reason is not None:
+            return Aborted(AbortFate.KEPT, reason)
+        return Aborting(
+            self._client,
+            self._bucket.bucket,
+            key,
+            upload_id,
+            keep=keep,
+            before_request=before_bytes,
+            idle_since=idle_since,
+            wait=self._wait,
+        ).run()
+
+    def _still_named(
+        self, orphans: Sequence[Expected], claims: Sequence[Claim]
+    ) -> dict[bytes, str]:
         """Which of the orphans must stay, and why: they or their owners are named.
 
         Raises:
@@ -232,7 +296,7 @@ class Gate:
         """
         keys = {orphan.key: orphan.key.decode("utf-8") for orphan in orphans}
         owners = [owner for orphan in orphans for owner in orphan.owners]
-        named = self._references.named([*keys.values(), *owners])
+        named = self._references.named([*keys.values(), *owners], claims=claims)
         kept: dict[bytes, str] = {}
         for orphan in orphans:
             key = keys[orphan.key]
@@ -254,9 +318,9 @@ class Gate:
         # An entry without its slash would also own `files-of-somebody-else/`.
         return any(prefix.endswith("/") and key.startswith(prefix) for prefix in self._bucket.owns)
 
-    def _admit_or_stop(self, keys: Sequence[str]) -> Admission:
+    def _admit_or_stop(self, keys: Sequence[str], claims: Sequence[Claim]) -> Admission:
         try:
-            return self.admit(keys)
+            return self.admit(keys, claims=claims)
         except ReferencesUnknown as error:
             raise AdmissionFailed(str(error), unanswered=keys) from error
 

@@ -106,7 +106,8 @@ class Judgement:
         """The objects first, the references last: theirs is the answer that must be the newest."""
         # The age counts from before the first request: what a slow one takes counts, too.
         now = time.monotonic()
-        seen = look_at_targets(self._client, self._bucket, [Target(key) for key in keys])
+        targets = [Target(key, self._expected[key].version) for key in keys]
+        seen = look_at_targets(self._client, self._bucket, targets)
         if any(isinstance(sighting, Absent) for sighting in seen.values()):
             require_bucket(self._client, self._bucket)
         for target, sighting in seen.items():
@@ -135,7 +136,8 @@ class Judgement:
         differs = difference(self._expected[key], sighting.etag, sighting.size, sighting.modified)
         if differs is not None:
             return Verdict(Fate.CHANGED, differs)
-        if self._respects_locks and sighting.lock is not None:
+        meets_lock = self._respects_locks or self._expected[key].version is not None
+        if meets_lock and sighting.lock is not None:
             self.locks[key] = sighting.lock
             return Verdict(Fate.LOCKED, str(sighting.lock))
         return None

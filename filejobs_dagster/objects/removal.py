@@ -22,6 +22,8 @@ class Expected:
         size: In bytes.
         modified: Unix milliseconds; -1 when the server did not say.
         owners: The keys that the object is derived from: while one of them is referenced, it stays.
+        version: Exactly this version is looked at and removed, whatever stands above it; None for
+            the current one, in the manner of the bucket.
     """
 
     key: bytes
@@ -29,6 +31,7 @@ class Expected:
     size: int
     modified: int
     owners: tuple[str, ...] = ()
+    version: str | None = None
 
 
 @dataclass(frozen=True)

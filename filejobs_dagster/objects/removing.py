@@ -18,6 +18,7 @@ from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Present, look_at_targets
 from filejobs_dagster.objects.judgement import Judgement, difference
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
+from filejobs_dagster.objects.locks_of import lock_of
 from filejobs_dagster.objects.purging import STILL_THERE, Purging
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from filejobs_dagster.objects.sending import Deleting
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.objects.pace import Pace
-    from filejobs_dagster.objects.removal import StopKind
+    from filejobs_dagster.objects.removal import Locked, StopKind
 
 SPOT_CHECKED = 20
 """So many of each thousand that were reported gone are looked for again."""
@@ -85,10 +86,13 @@ class Removing:
             ours = list(self._ours(chunk))
             if not ours:
                 continue
+            exact = [one for one in ours if one[1].version is not None]
+            others = [one for one in ours if one[1].version is None]
+            self._delete(exact)
             if self._manner.purges:
-                self._purge(ours)
+                self._purge(others)
             else:
-                self._delete(ours)
+                self._delete(others)
             self._spot_check(dict(ours))
         return self._fates.removal()
 
@@ -114,13 +118,15 @@ class Removing:
         )
 
     def _delete(self, ours: Sequence[tuple[str, Expected]]) -> None:
-        """One deletion for each key; a bucket that keeps versions adds markers."""
+        """One deletion for each key; without a version, a bucket that keeps some adds markers."""
+        if not ours:
+            return
         expected = dict(ours)
         judgement = self._judgement(ours)
         work = Deleting(
             self._client,
             self._bucket,
-            [Target(key, etag=self._condition(key, orphan)) for key, orphan in ours],
+            [Target(key, orphan.version, self._condition(key, orphan)) for key, orphan in ours],
             before_request=self._before_request,
             wait=self._wait,
             supervisor=judgement,
@@ -132,26 +138,41 @@ class Removing:
             stopped = error
         for target, verdict in work.verdicts.items():
             orphan = expected[target.key]
-            final = self._as_it_is(verdict, judgement.versions.get(target.key))
-            self._fates.settle(orphan.key, final)
+            final, lock = self._as_it_is(target, verdict, judgement)
+            self._fates.settle(orphan.key, final, lock)
             if final.fate is Fate.DELETED:
                 self._fates.free(orphan.key, orphan.size)
         if stopped is not None:
             self._stop(stopped)
 
     def _condition(self, key: str, orphan: Expected) -> str | None:
-        return orphan.etag if orphan.etag and self._manner.names_etag_of(key) else None
+        # A version's identifier names its bytes more closely than any ETag.
+        conditional = orphan.version is None and self._manner.names_etag_of(key)
+        return orphan.etag if orphan.etag and conditional else None
 
-    def _as_it_is(self, verdict: Verdict, version: str | None) -> Verdict:
-        """Tell marked from deleted by the bucket too: some answers leave DeleteMarker out."""
+    def _as_it_is(
+        self, target: Target, verdict: Verdict, judgement: Judgement
+    ) -> tuple[Verdict, Locked | None]:
+        """Tell marked from deleted, and a lock from a right that is missing."""
+        lock = judgement.locks.get(target.key)
+        if target.version is not None:
+            if verdict.fate is Fate.FAILED and verdict.code == "AccessDenied":
+                lock = lock_of(self._client, self._bucket, target.key, target.version)
+                if lock is not None:
+                    return Verdict(Fate.LOCKED, str(lock), unsettled=verdict.unsettled), lock
+            return verdict, lock
         if verdict.fate not in (Fate.DELETED, Fate.MARKED):
-            return verdict
-        if self._manner.leaves_bytes(version):
-            return Verdict(Fate.MARKED)
+            return verdict, lock
+        # By the bucket too: some answers leave DeleteMarker out.
+        if self._manner.leaves_bytes(judgement.versions.get(target.key)):
+            return Verdict(Fate.MARKED), None
         # Where versions are suspended, the marker takes the place of the bytes.
-        return Verdict(Fate.DELETED) if self._manner.versioning == "suspended" else verdict
+        suspended = self._manner.versioning == "suspended"
+        return (Verdict(Fate.DELETED) if suspended else verdict), None
 
     def _purge(self, ours: Sequence[tuple[str, Expected]]) -> None:
+        if not ours:
+            return
         purging = Purging(
             self._client,
             self._bucket,
@@ -194,7 +215,9 @@ class Removing:
 
     def _standing(self, keys: Sequence[str], ours: Mapping[str, Expected]) -> list[str]:
         try:
-            seen = look_at_targets(self._client, self._bucket, [Target(key) for key in keys])
+            seen = look_at_targets(
+                self._client, self._bucket, [Target(key, ours[key].version) for key in keys]
+            )
         except StorageRejected as error:
             self._stop(error)
             raise

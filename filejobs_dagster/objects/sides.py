@@ -31,6 +31,12 @@ SELECT installation, environment, counter, adopted_at, adopted_by,
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
 """
 
+_CONDITIONAL = """
+SELECT conditional_delete
+  FROM bucket_adoption
+ WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
+"""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -155,3 +161,21 @@ def _row(cursor: psycopg.Cursor[TupleRow], place: Place) -> Row | None:
     cursor.execute(_ROW, place.row_key)
     found = cursor.fetchone()
     return None if found is None else Row(*found)
+
+
+def conditional_delete_of(
+    cursor: psycopg.Cursor[TupleRow], endpoint: str | None, bucket: str
+) -> ConditionalDelete | None:
+    """What the server makes of a deletion with a condition, as far as somebody has tried it.
+
+    Args:
+        cursor: In any transaction.
+        endpoint: The server's address as the settings have it; None for AWS.
+        bucket: Its name on the server.
+
+    Returns:
+        None when nobody has, or when the bucket is not adopted.
+    """
+    cursor.execute(_CONDITIONAL, {"endpoint": endpoint or AWS, "bucket": bucket})
+    row = cursor.fetchone()
+    return None if row is None else row[0]

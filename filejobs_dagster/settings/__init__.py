@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from filejobs_dagster.settings.alerts import (
+    AlertsSettings,
+    DestinationSettings,
+    HeartbeatSettings,
+)
 from filejobs_dagster.settings.audit import AuditSettings, PlaceSettings, PublicKeySettings
 from filejobs_dagster.settings.durations import Duration, format_duration, parse_duration
 from filejobs_dagster.settings.jobs import (
     AuditSealSettings,
     AuditTrimSettings,
     AuditVerifySettings,
+    ChildTableSettings,
+    DeletedFilesSettings,
+    DerivedSettings,
     JobSettings,
+    MultipartUploadsSettings,
     ReservationSourceSettings,
+    RetentionRuleSettings,
+    RunHistorySettings,
     StorageOrphansSettings,
+    TableRetentionSettings,
+    UploadCleanupSettings,
     UploadReservationsSettings,
 )
-from filejobs_dagster.settings.known import known_secrets
+from filejobs_dagster.settings.known import alert_secrets, database_secrets, known_secrets
 from filejobs_dagster.settings.load import (
     ALLOW_LIVE_VARIABLE,
     PATH_VARIABLE,
@@ -27,43 +40,64 @@ from filejobs_dagster.settings.orphans import BreakersSettings, ReportSettings
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Problem, SettingsError
 from filejobs_dagster.settings.rules import RewriteSettings, TransformSettings
+from filejobs_dagster.settings.salvage import Salvaged, last_good, recalled, salvage
 from filejobs_dagster.settings.schema import settings_json_schema
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
+from filejobs_dagster.settings.trigger import TokenSettings, TriggerSettings
 
 __all__ = [
     "ALLOW_LIVE_VARIABLE",
     "PATH_VARIABLE",
     "UNREADABLE_INSTALLATION",
+    "AlertsSettings",
     "AuditSealSettings",
     "AuditSettings",
     "AuditTrimSettings",
     "AuditVerifySettings",
     "BreakersSettings",
     "BucketSettings",
+    "ChildTableSettings",
     "DatabaseSettings",
+    "DeletedFilesSettings",
+    "DerivedSettings",
+    "DestinationSettings",
     "Duration",
+    "HeartbeatSettings",
     "JobSettings",
     "Loaded",
+    "MultipartUploadsSettings",
     "OtherDatabase",
     "PlaceSettings",
     "Problem",
     "PublicKeySettings",
     "ReportSettings",
     "ReservationSourceSettings",
+    "RetentionRuleSettings",
     "RewriteSettings",
+    "RunHistorySettings",
+    "Salvaged",
     "Secret",
     "Settings",
     "SettingsError",
     "SourceSettings",
     "StorageOrphansSettings",
+    "TableRetentionSettings",
+    "TokenSettings",
     "TransformSettings",
+    "TriggerSettings",
+    "UploadCleanupSettings",
     "UploadReservationsSettings",
+    "alert_secrets",
+    "database_secrets",
     "format_duration",
     "known_secrets",
+    "last_good",
     "load_settings",
     "parse_duration",
     "read_settings",
+    "recalled",
     "reservation_source",
+    "salvage",
     "settings_json_schema",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -10,8 +11,16 @@ from filejobs_dagster.settings.jobs import UploadReservationsSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from filejobs_dagster.settings.model import Settings
+    from filejobs_dagster.settings.alerts import AlertsSettings
+    from filejobs_dagster.settings.model import DatabaseSettings, Settings
     from filejobs_dagster.settings.secrets import Secret
+
+SHORTEST_PART = 6
+"""A part of an alert's URL that is shorter is no token."""
+
+_NO_SECRETS = frozenset({"127.0.0.1", "localhost"})
+_NO_WORD = re.compile(r"[0-9A-Z.%]")
+"""Tokens and hosts have one of these; a word such as `filejobs` must stay readable elsewhere."""
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:
@@ -26,11 +35,31 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
     for bucket in settings.buckets.values():
         secrets = (bucket.access_key_id, bucket.secret_access_key, bucket.session_token)
         values.extend(secret.reveal() for secret in secrets if secret is not None)
+    if settings.trigger is not None:
+        values += [entry.token.reveal() for entry in settings.trigger.tokens.values()]
     if settings.audit.signing_key is not None:
         key = settings.audit.signing_key.reveal().strip()
         # PRIVATE+KEY+name+id+key: what stands before the key itself is no secret.
         values += [key, *key.split("+", 4)[4:]]
+    values += alert_secrets(settings.alerts)
     return tuple(dict.fromkeys(value for value in values if value))
+
+
+def database_secrets(database: DatabaseSettings) -> tuple[str, ...]:
+    """The address of the project's database, and the password in it."""
+    url = database.url.reveal()
+    return (url, *_passwords(url))
+
+
+def alert_secrets(alerts: AlertsSettings) -> tuple[str, ...]:
+    """The URLs under `alerts`, and every part of them that gives access or says where they lead.
+
+    In apprise's URLs each part may be a token: the host, the user, a step of the path.
+    """
+    urls = [destination.url.reveal().strip() for destination in alerts.to]
+    if alerts.heartbeat is not None:
+        urls.append(alerts.heartbeat.url.reveal().strip())
+    return tuple(dict.fromkeys(part for url in urls for part in (url, *_parts(url))))
 
 
 def _addresses(settings: Settings) -> Iterator[Secret]:
@@ -45,6 +74,15 @@ def _addresses(settings: Settings) -> Iterator[Secret]:
         own_tables = job.source if isinstance(job, UploadReservationsSettings) else None
         if own_tables is not None and own_tables.database is not None:
             yield own_tables.database.url
+
+
+def _parts(url: str) -> Iterator[str]:
+    yield from _passwords(url)
+    rest = url.partition("://")[2] or url
+    for part in re.split(r"[/?&=@:,;#]+", rest):
+        if len(part) >= SHORTEST_PART and part not in _NO_SECRETS and _NO_WORD.search(part):
+            yield part
+            yield unquote(part)
 
 
 def _passwords(url: str) -> list[str]:

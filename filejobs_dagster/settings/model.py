@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
 from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.jobs import (
@@ -30,6 +31,7 @@ from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mis
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section, failed, mistakes_in, nearest
 from filejobs_dagster.settings.storage import BucketSettings, overlaps_between, owner_of
+from filejobs_dagster.settings.trigger import TriggerSettings
 from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
 
 _SECOND = timedelta(seconds=1)
@@ -156,6 +158,18 @@ class Settings(Section):
         description="How the audit chains are sealed, pinned, verified and trimmed.",
         examples=[{"pins": {"bucket": "pins", "prefix": "pins/", "keep_for": "800d"}}],
     )
+    alerts: AlertsSettings = Field(
+        default_factory=AlertsSettings,
+        description="Who is told when a job needs somebody, and the heartbeat that stops when "
+        "nobody looks any more.",
+        examples=[{"to": [{"name": "on-call", "url": {"env": "FILEJOBS_ALERT_URL"}}]}],
+    )
+    trigger: TriggerSettings | None = Field(
+        default=None,
+        description="Who may start jobs over HTTP, and how often. Without it `filejobs "
+        "serve-trigger` refuses to start.",
+        examples=[{"tokens": {"cron": {"token": {"env": "FILEJOBS_TRIGGER_TOKEN"}}}}],
+    )
     jobs: Annotated[dict[str, SerializeAsAny[JobSettings]], PlainValidator(_jobs)] = Field(
         default_factory=dict,
         description="The jobs that this installation runs. A job that stands here and never ran "
@@ -180,6 +194,7 @@ class Settings(Section):
         else:
             yield from _unknown_bucket(jobs, buckets)
             yield from _unreferenced_table(jobs, buckets)
+            yield from _unreferenced_derived(jobs, buckets)
             yield from _report_among_files(jobs, buckets)
         yield from problems_of_audit(_part_of_audit(said), jobs, buckets)
 
@@ -324,6 +339,29 @@ def _unreferenced_table(
                 "object, with the same `database`",
             ),
         )
+
+
+def _unreferenced_derived(
+    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Found]:
+    """Find derived objects of a bucket that has no source in the project's own database."""
+    job = jobs.get("deleted_files", {})
+    entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
+    if not job.get("derived") or not isinstance(entry, str) or entry not in buckets:
+        return
+    sources = buckets[entry].get("sources")
+    if any(
+        _part(one, "database") is None for one in (sources if isinstance(sources, list) else [])
+    ):
+        return
+    yield (
+        ("jobs", "deleted_files", "derived"),
+        mistake(
+            f"buckets.{entry}.sources has no query in the project's own database, so the gate "
+            "would not know which keys the derived rows of other files still name",
+            "add a source whose query returns every key of the same table",
+        ),
+    )
 
 
 def _part(said: Any, key: str) -> Any:

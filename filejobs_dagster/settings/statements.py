@@ -28,6 +28,7 @@ FEWEST_COLUMNS, MOST_COLUMNS = 3, 4
 """Of a candidate query: id, key, due time, and perhaps the size."""
 
 CLAIM_PARAMETERS = {1: "$1 (the ids, an array)", 2: "$2 (the cutoff)"}
+DERIVED_PARAMETERS = {1: "$1 (the ids of files, uuid[])"}
 AUDIT_PARAMETERS = {1: "$1 (the ids)", 2: "$2 (the keys)", 3: "$3 (the run's id)"}
 
 
@@ -137,6 +138,37 @@ def _audit_statement(text: str) -> str:
     return text
 
 
+def _derived_query(text: str) -> str:
+    from sqlglot import exp  # noqa: PLC0415
+
+    expected = (
+        "write one SELECT of one column, the keys of the objects that were made from the files "
+        "in $1 (uuid[])"
+    )
+    _plain(text, expected)
+    _only(text, DERIVED_PARAMETERS, "the query of derived objects")
+    query = _statement(text, expected)
+    if not isinstance(query, exp.Query) or query.find(exp.Insert, exp.Update, exp.Delete, exp.Into):
+        raise mistake("it is not a query that only reads", expected)
+    if query.find(exp.Lock):
+        raise mistake(
+            "the query of derived objects locks rows (FOR UPDATE)",
+            "leave the lock out: the files themselves are locked, and their foreign keys do the "
+            "rest",
+        )
+    if any(query.args.get(name) is not None for name in ("limit", "offset")):
+        raise mistake(
+            "the query of derived objects has a LIMIT or an OFFSET",
+            "leave it out: a key that is left out is never collected",
+        )
+    columns = query.selects
+    if len(columns) != 1 or any(column.is_star for column in columns):
+        raise mistake("it returns more than the key", "select the key's column alone")
+    if 1 not in _used(query):
+        raise mistake("it does not use $1, so it would return the keys of every file", expected)
+    return text
+
+
 def _plain(text: str, expected: str) -> None:
     # Nothing of the text is shown: a statement may hold what its author wanted to hide.
     if not text.strip():
@@ -190,3 +222,6 @@ ClaimStatement = Annotated[StrictStr, AfterValidator(_claim_statement), _ONE_STA
 
 AuditStatement = Annotated[StrictStr, AfterValidator(_audit_statement), _ONE_STATEMENT]
 """One INSERT or SELECT; `$1` ids, `$2` keys, `$3` run id."""
+
+DerivedStatement = Annotated[StrictStr, AfterValidator(_derived_query), _ONE_STATEMENT]
+"""One SELECT of keys; `$1` is an array of ids of files."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.objects.gate import Gate
+    from filejobs_dagster.references.claims import Claim
 
 ETAG = "0123456789abcdef0123456789abcdef"
 HEADERS = {"ETag": f'"{ETAG}"', "Last-Modified": "Sat, 29 Nov 2025 10:00:00 GMT"}
@@ -345,9 +346,9 @@ def test_many_objects_with_a_request_each_do_not_ask_the_sources_for_each(
     gate = gate_on(scripted_client, connection, "acme")
     named = gate._references.named
 
-    def counted(keys: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def counted(keys: Sequence[str], *, claims: Sequence[Claim] = ()) -> dict[str, tuple[str, ...]]:
         asked.append(len(keys))
-        return named(keys)
+        return named(keys, claims=claims)
 
     gate._references.named = counted  # type: ignore[method-assign]
     scripted.script = script(lambda _request: Answer(204))

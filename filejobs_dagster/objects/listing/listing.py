@@ -14,6 +14,7 @@ from filejobs_dagster.objects.listing.page import Page, Row, pages_of
 from filejobs_dagster.objects.listing.part import Part
 from filejobs_dagster.objects.listing.reader import Reader
 from filejobs_dagster.objects.listing.workers import Worked, Workers
+from filejobs_dagster.objects.prefixes import apart
 from filejobs_dagster.streams import OutOfOrder, Sorter, in_order
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def list_objects(
     """
     if parts < 1:
         raise ValueError(f"parts must be at least 1, not {parts}")
-    whole = [Part(prefix) for prefix in _apart(prefixes)]
+    whole = [Part(prefix) for prefix in apart(prefixes)]
     if not whole:
         raise ListingFailed(
             f"There is nothing to list in bucket {bucket!r}: no prefix is owned. Set `owns`."
@@ -100,16 +101,6 @@ def list_objects(
         parts=totals.parts,
         spools=spools,
     )
-
-
-def _apart(prefixes: Sequence[str]) -> list[str]:
-    """The prefixes, each once, without those that lie inside another one."""
-    kept: list[str] = []
-    # In the order of their bytes, a prefix stands in front of everything that begins with it.
-    for prefix in sorted(set(prefixes), key=str.encode):
-        if not kept or not prefix.startswith(kept[-1]):
-            kept.append(prefix)
-    return kept
 
 
 def _place(worked: Worked) -> tuple[bytes, bytes]:

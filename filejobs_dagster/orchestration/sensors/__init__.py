@@ -10,7 +10,8 @@ from filejobs_dagster.orchestration.sensors.mirror import (
     job_run_reconciler_sensor,
 )
 from filejobs_dagster.orchestration.sensors.standing import job_standing_sensor
-from filejobs_dagster.settings import Loaded, UploadReservationsSettings
+from filejobs_dagster.orchestration.sensors.upload_cleanup_due import upload_cleanup_due_sensor
+from filejobs_dagster.settings import Loaded, UploadCleanupSettings, UploadReservationsSettings
 
 
 def all_sensors(loaded: Loaded, jobs: dict[str, dg.JobDefinition]) -> list[dg.SensorDefinition]:
@@ -27,4 +28,7 @@ def all_sensors(loaded: Loaded, jobs: dict[str, dg.JobDefinition]) -> list[dg.Se
     configured = settings.jobs.get("upload_reservations")
     if isinstance(configured, UploadReservationsSettings) and configured.backlog_over is not None:
         sensors.append(backlog_sensor(settings, configured, jobs["upload_reservations"]))
+    cleanup = settings.jobs.get("upload_cleanup")
+    if isinstance(cleanup, UploadCleanupSettings):
+        sensors.append(upload_cleanup_due_sensor(settings, cleanup, jobs["upload_cleanup"]))
     return sensors

@@ -1,0 +1,166 @@
+"""One message about everything that there is to say: short, and with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.alerts.words import ADVICE, TITLE, Kind, Severity, What
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+MOST_ENTRIES = 30
+"""Services cut messages after a few thousand characters; the rest is one command away."""
+
+_FLAPPING = 2
+_LOUDEST_FIRST: tuple[Severity, ...] = ("critical", "warning")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One thing to say.
+
+    Attributes:
+        what: That it began, that it lasts, or that it is over.
+        kind: What is wrong.
+        job: The job that it concerns, or None.
+        severity: How loudly.
+        reason: In a sentence.
+        first_seen: Since when.
+        resolved_at: When it was over, or None while it lasts.
+        openings: How often it came within a day.
+    """
+
+    what: What
+    kind: Kind
+    job: str | None
+    severity: Severity
+    reason: str
+    first_seen: datetime
+    resolved_at: datetime | None = None
+    openings: int = 1
+
+    @property
+    def title(self) -> str:
+        """What is wrong with what."""
+        return TITLE[self.kind] if self.job is None else f"{self.job} {TITLE[self.kind]}"
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A message.
+
+    Attributes:
+        subject: One line that is complete in itself.
+        text: Plain text.
+        markdown: The same for services that show it. Nothing in it can call people by name.
+        severity: The loudest thing that lasts, or None when everything in it is over.
+    """
+
+    subject: str
+    text: str
+    markdown: str
+    severity: Severity | None
+
+
+def compose(installation: str, notices: Sequence[Notice]) -> Digest:
+    """Write one message.
+
+    Args:
+        installation: Whose jobs.
+        notices: At least one; a condition that began and is over already is one entry.
+
+    Raises:
+        ValueError: There is nothing to say.
+    """
+    if not notices:
+        raise ValueError("A digest of nothing would be noise: compose one of at least one notice.")
+    lasting, over = _sorted(notices)
+    worst = next((each for each in _LOUDEST_FIRST if _any_of(lasting, each)), None)
+    entries = [*lasting, *over]
+    shown, left = entries[:MOST_ENTRIES], len(entries) - MOST_ENTRIES
+    return Digest(
+        subject=_subject(installation, lasting, over),
+        text="\n\n".join([*(_text(entry) for entry in shown), *_more(left)]),
+        markdown="\n\n".join([*(_markdown(entry) for entry in shown), *_more(left)]),
+        severity=worst,
+    )
+
+
+def _sorted(notices: Sequence[Notice]) -> tuple[list[Notice], list[Notice]]:
+    """What lasts, the loudest first, and what is over; each condition once."""
+    newest: dict[tuple[str | None, str, datetime], Notice] = {}
+    for notice in notices:
+        key = (notice.job, notice.kind, notice.first_seen)
+        if key not in newest or notice.what == "recovered":
+            newest[key] = notice
+    each = list(newest.values())
+    lasting = [notice for notice in each if notice.resolved_at is None]
+    lasting.sort(key=lambda notice: _LOUDEST_FIRST.index(notice.severity))
+    return lasting, [notice for notice in each if notice.resolved_at is not None]
+
+
+def _any_of(notices: Sequence[Notice], severity: Severity) -> bool:
+    return any(notice.severity == severity for notice in notices)
+
+
+def _subject(installation: str, lasting: Sequence[Notice], over: Sequence[Notice]) -> str:
+    counts = [
+        f"{count} {severity}"
+        for severity in _LOUDEST_FIRST
+        if (count := sum(notice.severity == severity for notice in lasting))
+    ]
+    if over:
+        counts.append(f"{len(over)} over")
+    entries = [*lasting, *over]
+    first = f": {entries[0].title}" if len(entries) == 1 else ""
+    return f"filejobs {installation}: {', '.join(counts)}{first}"
+
+
+def _more(left: int) -> Iterator[str]:
+    if left > 0:
+        yield f"and {left} more: `filejobs alert --show` lists them all."
+
+
+def _text(notice: Notice) -> str:
+    head, lines = _said(notice)
+    return "\n".join([head, *(f"  {line}" for line in lines)])
+
+
+def _markdown(notice: Notice) -> str:
+    head, lines = _said(notice)
+    return "\n".join([f"**{_harmless(head)}**", *(f"- {_harmless(line)}" for line in lines)])
+
+
+def _said(notice: Notice) -> tuple[str, list[str]]:
+    if notice.resolved_at is not None:
+        over = _at(notice.resolved_at)
+        came = f"It began at {_at(notice.first_seen)} and is over since {over}."
+        return f"OVER  {notice.title}", [came, *_flapping(notice)]
+    again = "STILL " if notice.what == "reminder" else ""
+    return (
+        f"{again}{notice.severity.upper()}  {notice.title}",
+        [
+            f"Why: {notice.reason}",
+            f"Since: {_at(notice.first_seen)}",
+            *_flapping(notice),
+            f"Do: {ADVICE[notice.kind]}",
+        ],
+    )
+
+
+def _flapping(notice: Notice) -> list[str]:
+    if notice.openings < _FLAPPING:
+        return []
+    return [f"It comes and goes: {notice.openings} times within a day."]
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _harmless(text: str) -> str:
+    """Take away what a chat reads as a call to everybody, or as a tag: reasons quote errors."""
+    return text.replace("<", "(").replace(">", ")").replace("@", "(at)")

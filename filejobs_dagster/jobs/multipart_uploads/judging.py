@@ -1,0 +1,148 @@
+"""Which uploads are due: owned, named by no source, and idle by their newest part."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.multipart_uploads.totals import ACTIVE, ENDED, UNDATED, UNREADABLE, YOUNG
+from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.objects.heads import THREADS
+from filejobs_dagster.objects.multipart import MultipartUpload, Parts, PartsUnknown, list_parts
+from filejobs_dagster.objects.multipart.bodies import leave_out_echoes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.multipart_uploads.totals import Totals
+    from filejobs_dagster.jobs.storage_orphans.request import Storage
+
+
+@dataclass(frozen=True)
+class Due:
+    """An upload that may be aborted.
+
+    Attributes:
+        upload: Which.
+        parts: As they were listed.
+        active: The last sign of whoever sent it; None when only its id is known.
+        must_be_idle: True when a part that came meanwhile keeps it: a client may be at work.
+    """
+
+    upload: MultipartUpload
+    parts: Parts
+    active: datetime | None
+    must_be_idle: bool
+
+
+class Judge:
+    """Decides about a batch of uploads, and counts those that stay."""
+
+    def __init__(self, storage: Storage, totals: Totals, cutoff: datetime) -> None:
+        """Judge for one run.
+
+        Args:
+            storage: Where the uploads are.
+            totals: Where those are counted that stay.
+            cutoff: Whoever was active since then is not idle.
+        """
+        self._storage = storage
+        self._totals = totals
+        self._cutoff = cutoff
+        # Before the threads that ask for parts share the client.
+        leave_out_echoes(storage.client)
+
+    def listed(self, uploads: Sequence[MultipartUpload]) -> list[Due]:
+        """Those of the uploads of a listing that are due.
+
+        Raises:
+            ReferencesUnknown: A source could not be asked.
+            StorageRejected: No request can succeed.
+        """
+        self._totals.scanned += len(uploads)
+        old = [upload for upload in uploads if not self._is_young(upload)]
+        due: list[Due] = []
+        for upload, parts in self._with_parts(self._admitted(old)):
+            active = upload.initiated if parts.count == 0 else parts.newest
+            if active is None:
+                # Without a date nobody can say that it is old.
+                self._totals.note(UNDATED, upload.key, size=parts.size)
+            elif active >= self._cutoff:
+                self._totals.note(ACTIVE, upload.key, size=parts.size)
+            else:
+                due.append(Due(upload, parts, active, must_be_idle=True))
+        return due
+
+    def known(self, uploads: Sequence[MultipartUpload]) -> list[Due]:
+        """Those of the uploads of cleaned rows that are there once more.
+
+        Their rows say that nobody wants them, and their keys are never used again: they are due
+        however young their parts are. Those that are not there are what is to be expected, and are
+        not counted as looked at.
+
+        Raises:
+            ReferencesUnknown: A source could not be asked.
+            StorageRejected: No request can succeed.
+        """
+        self._totals.asked_by_id += len(uploads)
+        ours = [upload for upload in uploads if self._storage.gate.owned(upload.key) is None]
+        unreadable = self._totals.unreadable
+        found = dict(self._with_parts(ours, ended_counts=False))
+        self._totals.scanned += len(found) + self._totals.unreadable - unreadable
+        return [
+            Due(upload, found[upload], found[upload].newest, must_be_idle=False)
+            for upload in self._admitted(list(found))
+        ]
+
+    def _is_young(self, upload: MultipartUpload) -> bool:
+        """A part cannot be older than its upload, so some need not be asked for their parts."""
+        young = upload.initiated is not None and upload.initiated >= self._cutoff
+        if young:
+            self._totals.note(YOUNG, upload.key)
+        return young
+
+    def _admitted(self, uploads: Sequence[MultipartUpload]) -> list[MultipartUpload]:
+        admission = self._storage.gate.admit([upload.key for upload in uploads])
+        admitted: list[MultipartUpload] = []
+        for upload in uploads:
+            reason = admission.kept.get(upload.key)
+            if reason is None:
+                admitted.append(upload)
+            else:
+                self._totals.note_kept(upload.key, reason)
+        return admitted
+
+    def _with_parts(
+        self, uploads: Sequence[MultipartUpload], *, ended_counts: bool = True
+    ) -> list[tuple[MultipartUpload, Parts]]:
+        found: list[tuple[MultipartUpload, Parts]] = []
+        for upload, parts in zip(uploads, self._ask(uploads), strict=True):
+            if isinstance(parts, Parts):
+                found.append((upload, parts))
+            elif isinstance(parts, PartsUnknown):
+                self._totals.note_left(
+                    UNREADABLE, upload.key, upload.initiated, size=None, why=str(parts.error)
+                )
+            elif ended_counts:
+                self._totals.note(ENDED, upload.key)
+        return found
+
+    def _ask(self, uploads: Sequence[MultipartUpload]) -> list[Parts | PartsUnknown | None]:
+        """Ask for the parts of each, some at a time."""
+        if not uploads:
+            return []
+        with ThreadPoolExecutor(min(THREADS, len(uploads))) as pool:
+            try:
+                return list(pool.map(self._ask_one, uploads))
+            except StorageRejected:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _ask_one(self, upload: MultipartUpload) -> Parts | PartsUnknown | None:
+        bucket = self._storage.bucket.bucket
+        try:
+            return list_parts(self._storage.client, bucket, upload.key, upload.upload_id)
+        except PartsUnknown as unknown:
+            return unknown

@@ -1,0 +1,275 @@
+"""One run: from the cutoff to the outcome. The methods follow the order in which things happen."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.multipart_uploads.aborts import LIMIT, MAX_RUNTIME, Aborts
+from filejobs_dagster.jobs.multipart_uploads.bookkeeping import Bookkeeping
+from filejobs_dagster.jobs.multipart_uploads.judging import Judge
+from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
+from filejobs_dagster.jobs.multipart_uploads.totals import ENDED, REFERENCED, WOULD_ABORT
+from filejobs_dagster.jobs.storage_orphans.clocks import compare_clocks
+from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
+from filejobs_dagster.jobs.storage_orphans.totals import in_words
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.objects.client import check_access
+from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.objects.listing import ListingFailed
+from filejobs_dagster.objects.multipart import list_uploads
+from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
+from filejobs_dagster.objects.prefixes import apart
+from filejobs_dagster.objects.refusals import AdoptionRefused, MarkerNotWritten
+from filejobs_dagster.references.unknown import ReferencesUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.multipart_uploads.judging import Due
+    from filejobs_dagster.jobs.multipart_uploads.request import Request
+    from filejobs_dagster.jobs.storage_orphans.request import Storage
+    from filejobs_dagster.objects.multipart import MultipartUpload
+
+
+class Sweep:
+    """One run at work."""
+
+    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+        self._context = context
+        self._request = request
+        self._storage = storage
+        self._books = Bookkeeping(context, storage.bucket.bucket)
+        self._ticker = Ticker(context, self._books.commit_position)
+        self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+        self._counted = False
+
+    def run(self) -> Outcome:
+        """Everything, from the cutoff to the outcome.
+
+        Raises:
+            JobFailed: Something is not as it must be; what was done before is written down.
+        """
+        check_access(self._storage.client, self._storage.bucket.bucket)
+        now = self._begin()
+        self._require_adoption()
+        try:
+            self._storage.references.preflight()
+            self._read_backstop()
+            self._sweep(now)
+        except (ListingFailed, ReferencesUnknown, StorageRejected) as error:
+            raise JobFailed(f"{error} {self._so_far()}") from error
+        return self._outcome()
+
+    # Before anything is listed ------------------------------------------------------------------
+
+    def _begin(self) -> datetime:
+        """Fix the cutoff, by the database's clock; parts are dated by the bucket's."""
+        now = compare_clocks(self._context, self._storage)
+        self._cutoff = now - self._request.idle_for
+        self._books.facts |= {
+            "bucket": self._storage.bucket.bucket,
+            "cutoff": self._cutoff.isoformat(),
+        }
+        return now
+
+    def _require_adoption(self) -> None:
+        """Refuse another's bucket; a dry run only says what a live one would meet."""
+        adoption = self._storage.adoption
+        if adoption is None:
+            if self._context.live:
+                raise JobFailed("A live run needs the bucket's marker, and nobody looks for it.")
+            return
+        try:
+            adoption.check()
+        except AdoptionRefused as refused:
+            if self._context.live:
+                raise JobFailed(f"{refused}\nNothing was touched.") from refused
+            self._books.facts["adoption"] = f"a live run would be refused: {refused}"
+            self._context.log.warning("A live run would be refused: %s", refused)
+        else:
+            self._books.facts["adoption"] = "adopted"
+
+    def _read_backstop(self) -> None:
+        """Say what would abort uploads if this job did not run; nothing is set."""
+        bucket = self._storage.bucket.bucket
+        backstop = read_backstop(self._storage.client, bucket, self._prefixes())
+        self._books.facts["backstop"] = backstop.said
+        self._books.facts["backstop_state"] = backstop.state
+        if backstop.state == "there":
+            self._context.log.info("%s", backstop.said)
+            return
+        self._context.log.warning("%s", backstop.said)
+        if backstop.uncovered:
+            rule = rule_to_add(backstop.uncovered, self._request.idle_for)
+            self._books.facts["backstop_rule"] = rule
+            self._context.log.warning("The lifecycle rule to add, beside those there are: %s", rule)
+
+    def _prefixes(self) -> list[str]:
+        bucket = self._storage.bucket
+        found = [""] if bucket.owns_whole_bucket else apart(bucket.owns)
+        if not found:
+            raise JobFailed(
+                f"There is nothing to list in bucket {bucket.bucket!r}: no prefix is owned. Set "
+                "`owns`."
+            )
+        return found
+
+    # The sweep ----------------------------------------------------------------------------------
+
+    def _sweep(self, now: datetime) -> None:
+        totals = self._books.totals
+        judge = Judge(self._storage, totals, self._cutoff)
+        aborts = Aborts(
+            self._context,
+            self._storage,
+            self._books,
+            cutoff=self._cutoff,
+            ends_at=self._ends_at,
+        )
+        known = KnownUploads(self._context, since=now - self._request.ask_again_for, until=now)
+        self._ticker.phase("rows", "Asking for the uploads of rows that were cleaned lately.")
+        if not self._take(known.each(), judge.known, aborts, "rows"):
+            return
+        for prefix in self._prefixes():
+            self._ticker.phase("listing", f"Listing the multipart uploads below {prefix!r}.")
+            listed = self._without(known, prefix)
+            if not self._take(listed, judge.listed, aborts, "listing"):
+                return
+
+    def _without(self, known: KnownUploads, prefix: str) -> Iterator[MultipartUpload]:
+        """The uploads of a listing, without those that are asked for by their ids anyway."""
+        client, bucket = self._storage.client, self._storage.bucket.bucket
+        listed = list_uploads(client, bucket, prefix)
+        while batch := list(islice(listed, self._request.batch_size)):
+            rows = known.among(batch)
+            yield from (it for it in batch if (it.key, it.upload_id) not in rows)
+
+    def _take(
+        self,
+        uploads: Iterator[MultipartUpload],
+        judge: Callable[[Sequence[MultipartUpload]], list[Due]],
+        aborts: Aborts,
+        phase: str,
+    ) -> bool:
+        """Judge and abort, a batch at a time; False when a limit said stop."""
+        while batch := list(islice(uploads, self._request.batch_size)):
+            if time.monotonic() >= self._ends_at:
+                self._books.stopped = MAX_RUNTIME
+                return False
+            due = judge(batch)
+            room = self._request.limit - self._books.totals.tried
+            self._act(due[:room], aborts)
+            if due[room:]:
+                self._books.stopped = self._books.stopped or LIMIT
+                aborts.defer(due[room:])
+            self._books.commit()
+            self._say(phase, batch[-1].key)
+            if self._books.stopped is not None:
+                return False
+        return True
+
+    def _act(self, due: Sequence[Due], aborts: Aborts) -> None:
+        if not due:
+            return
+        if self._context.live:
+            self._count_this_run()
+            aborts.run(due)
+            return
+        totals = self._books.totals
+        totals.tried += len(due)
+        for it in due:
+            totals.note(WOULD_ABORT, it.upload.key, size=it.parts.size)
+
+    def _count_this_run(self) -> None:
+        """Raise the counter of the adoption, once, before the first abort."""
+        adoption = self._storage.adoption
+        if self._counted or adoption is None:
+            return
+        try:
+            adoption.raise_counter()
+        except (AdoptionRefused, MarkerNotWritten) as error:
+            raise JobFailed(f"{error} Nothing was aborted.") from error
+        self._counted = True
+
+    def _say(self, phase: str, key: str) -> None:
+        totals = self._books.totals
+        did = {"aborted": totals.aborted} if totals.live else {"due": totals.classes[WOULD_ABORT]}
+        place = key.encode("utf-8", "surrogateescape")
+        count = totals.scanned if phase == "listing" else totals.asked_by_id
+        self._ticker.objects(phase, count, place, did)
+
+    # The end ------------------------------------------------------------------------------------
+
+    def _so_far(self) -> str:
+        aborted = self._books.totals.aborted
+        if not aborted:
+            return "Nothing was aborted."
+        return f"{aborted:,} multipart uploads had been aborted before; nothing more was."
+
+    def _outcome(self) -> Outcome:
+        books, totals = self._books, self._books.totals
+        if books.stopped == MAX_RUNTIME and not totals.scanned:
+            raise JobFailed(
+                f"The run's time ({in_words(self._request.max_runtime)}) was over before it had "
+                "looked at one multipart upload. Give it more max_runtime, or find out what took "
+                "so long: the bucket and the sources are asked first."
+            )
+        oldest = None if totals.oldest is None else totals.oldest + self._request.idle_for
+        facts: dict[str, Any] = {
+            "truncated": books.stopped is not None,
+            "stopped_reason": books.stopped,
+            "swept": self._context.live
+            and books.stopped is None
+            and not totals.left
+            and not totals.unreadable,
+            "oldest_left": None if oldest is None else oldest.isoformat(),
+            "explained": self._explained(),
+            "progress": {"phase": "done"},
+        }
+        self._context.log.info("%s", facts["explained"])
+        books.facts |= facts
+        return Outcome(
+            scanned=totals.scanned,
+            acted=totals.aborted,
+            detail=books.detail() | facts,
+            error=self._nothing_worked(),
+        )
+
+    def _explained(self) -> str:
+        """A sentence for whoever wonders why nothing, or not everything, was aborted."""
+        totals = self._books.totals
+        if self._context.live:
+            did = f"{totals.aborted:,} aborted, {totals.freed:,} bytes freed"
+        else:
+            size = totals.bytes_by_class[WOULD_ABORT]
+            did = f"A live run would abort {totals.classes[WOULD_ABORT]:,} ({size:,} bytes)"
+        parts = [did]
+        if referenced := totals.classes[REFERENCED]:
+            parts.append(f"{referenced:,} stay because a row names their key")
+        if left := totals.left + totals.unreadable:
+            parts.append(f"{left:,} are left because storage refused")
+        if self._books.stopped is not None:
+            parts.append(f"it stopped because of {self._books.stopped}")
+        return "; ".join(parts) + "."
+
+    def _nothing_worked(self) -> str | None:
+        """A run in which every item failed has failed."""
+        totals = self._books.totals
+        failures = totals.left + totals.unreadable
+        worked = totals.gone + totals.classes[WOULD_ABORT]
+        if not totals.left:
+            # Nothing was to be aborted: that parts were read at all shows that it works.
+            worked += totals.readable + totals.classes[ENDED]
+        if worked or not failures:
+            return None
+        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
+        return (
+            f"Of {failures:,} multipart uploads that were due or could not be judged none could "
+            f"be aborted ({fates}). See the samples in the record; check the bucket's "
+            "permissions: s3:ListMultipartUploadParts, s3:AbortMultipartUpload, s3:GetObject."
+        )

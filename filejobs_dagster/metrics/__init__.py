@@ -1,0 +1,1 @@
+"""Numbers for Prometheus: read anew for each scrape, and absent when they cannot be read."""

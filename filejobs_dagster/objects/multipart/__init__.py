@@ -1,0 +1,20 @@
+"""Multipart uploads that nobody finished: bytes that no listing of objects shows.
+
+`list_uploads` and `list_parts` only read. Aborting is a deletion of bytes, so it is the gate's:
+`Gate.abort`.
+"""
+
+from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
+from filejobs_dagster.objects.multipart.listing import list_uploads
+from filejobs_dagster.objects.multipart.parts import Parts, PartsUnknown, list_parts
+from filejobs_dagster.objects.multipart.upload import MultipartUpload
+
+__all__ = [
+    "AbortFate",
+    "Aborted",
+    "MultipartUpload",
+    "Parts",
+    "PartsUnknown",
+    "list_parts",
+    "list_uploads",
+]

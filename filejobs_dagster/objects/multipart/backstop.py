@@ -1,0 +1,134 @@
+"""The bucket's own rule that aborts old multipart uploads: read, judged, never set."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from botocore.exceptions import ClientError
+
+from filejobs_dagster.objects.errors import described
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
+
+BackstopState = Literal["there", "missing", "unknown"]
+
+DAYS_BEHIND_THE_JOB = 7
+"""A rule counts from the initiation and knows of no progress: it must come well after the job."""
+
+_NONE_AT_ALL = "NoSuchLifecycleConfiguration"
+
+
+@dataclass(frozen=True)
+class Backstop:
+    """What would abort multipart uploads if nobody ran the job.
+
+    Attributes:
+        state: `there` when a rule covers every prefix; `unknown` when the server does not say.
+        said: One sentence for people, without secrets.
+        uncovered: The prefixes without a rule.
+        days: Of the rules that cover one, the fewest days since initiation; None without any.
+    """
+
+    state: BackstopState
+    said: str
+    uncovered: tuple[str, ...] = ()
+    days: int | None = None
+
+
+def read_backstop(client: S3Client, bucket: str, prefixes: Sequence[str]) -> Backstop:
+    """Read the lifecycle of a bucket (s3:GetLifecycleConfiguration).
+
+    Args:
+        client: From `make_client`.
+        bucket: The bucket's name.
+        prefixes: What is owned; "" for the whole bucket.
+    """
+    try:
+        answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
+        rules = answer.get("Rules", [])
+    except ClientError as error:
+        if described(error).code != _NONE_AT_ALL:
+            return _unknown(error)
+        rules = []
+    except Exception as error:  # noqa: BLE001 (a reading that decides nothing; it is said)
+        return _unknown(error)
+    found = {prefix: _days_for(prefix, rules) for prefix in prefixes}
+    uncovered = tuple(prefix for prefix, days in found.items() if days is None)
+    days = min((days for days in found.values() if days is not None), default=None)
+    if uncovered:
+        where = ", ".join(repr(prefix) for prefix in uncovered)
+        return Backstop(
+            "missing",
+            f"No lifecycle rule of the bucket aborts incomplete multipart uploads below {where}: "
+            "while this job does not run, their bytes are kept and paid for without end.",
+            uncovered,
+            days,
+        )
+    return Backstop(
+        "there",
+        f"A lifecycle rule of the bucket aborts multipart uploads {days} days after their "
+        "initiation, running ones included.",
+        days=days,
+    )
+
+
+def rule_to_add(prefixes: Sequence[str], idle_for: timedelta) -> str:
+    """The lifecycle that is missing, as JSON of the S3 API.
+
+    Whoever sets it must keep the rules that are there: the API replaces them all.
+
+    Args:
+        prefixes: Those without a rule.
+        idle_for: How long an upload may be idle before the job takes it.
+    """
+    days = math.ceil(idle_for / timedelta(days=1)) + DAYS_BEHIND_THE_JOB
+    rules: list[dict[str, Any]] = [
+        {
+            "ID": f"abort-incomplete-multipart-uploads-{number}",
+            "Status": "Enabled",
+            "Filter": {"Prefix": prefix},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": days},
+        }
+        for number, prefix in enumerate(prefixes, start=1)
+    ]
+    return json.dumps({"Rules": rules}, ensure_ascii=False)
+
+
+def _days_for(prefix: str, rules: Sequence[LifecycleRuleOutputTypeDef]) -> int | None:
+    """The fewest days of all rules that cover the whole prefix."""
+    return min(
+        (
+            days
+            for rule in rules
+            if (days := _days_of(rule)) is not None and prefix.startswith(_prefix_of(rule))
+        ),
+        default=None,
+    )
+
+
+def _days_of(rule: LifecycleRuleOutputTypeDef) -> int | None:
+    if rule.get("Status") != "Enabled":
+        return None
+    return rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
+
+
+def _prefix_of(rule: LifecycleRuleOutputTypeDef) -> str:
+    condition = rule.get("Filter", {})
+    both = condition.get("And", {})
+    return rule.get("Prefix") or condition.get("Prefix") or both.get("Prefix") or ""
+
+
+def _unknown(error: BaseException) -> Backstop:
+    return Backstop(
+        "unknown",
+        "Whether a lifecycle rule of the bucket aborts incomplete multipart uploads is not known: "
+        f"{described(error)}. Reading it takes s3:GetLifecycleConfiguration.",
+    )

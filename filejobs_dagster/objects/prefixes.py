@@ -1,0 +1,18 @@
+"""Prefixes of keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def apart(prefixes: Sequence[str]) -> list[str]:
+    """The prefixes, each once, without those that lie inside another one."""
+    kept: list[str] = []
+    # In the order of their bytes, a prefix stands in front of everything that begins with it.
+    for prefix in sorted(set(prefixes), key=str.encode):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return kept

@@ -1,0 +1,79 @@
+"""What `deleted_files` can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import Field, StrictInt
+
+from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.jobs.job import JobSettings
+from filejobs_dagster.settings.rules import repeated_names
+from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.statements import DerivedStatement
+from filejobs_dagster.settings.values import Text, between
+
+
+class DerivedSettings(Section):
+    """Rows that name objects which were made from files, and that go with their file."""
+
+    name: Text = Field(
+        description="What reports call these objects. Unique within the job.",
+        examples=["thumbnails"],
+    )
+    sql: DerivedStatement = Field(
+        description="One SELECT that returns one column of keys: those of the objects that were "
+        "made from the files in $1 (uuid[]). Asked in the project's own database. No semicolon.",
+        examples=["select storage_key from public.thumbnail where file_id = any($1)"],
+    )
+
+
+class DeletedFilesSettings(JobSettings):
+    """What `deleted_files` can be told."""
+
+    limit: StrictInt = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="The most deleted files one run removes. The rest waits for the next run.",
+        examples=[10_000],
+    )
+    batch_size: StrictInt = Field(
+        default=500,
+        ge=1,
+        le=1000,
+        description="How many deleted files one transaction claims.",
+        examples=[500],
+    )
+    restore_window: Annotated[Duration, between(timedelta(0))] = Field(
+        description="How long a deleted file can be restored for certain. What you have promised "
+        "your users, so it has no default, and no run can make it shorter.",
+        examples=["30d"],
+    )
+    bucket: Text | None = Field(
+        default=None,
+        description="The entry of buckets that holds the bytes. May be left out when there is "
+        "only one.",
+        examples=["uploads"],
+    )
+    derived: list[DerivedSettings] = Field(
+        default_factory=list,
+        description="Tables whose rows name objects that were made from files, and that a foreign "
+        "key with ON DELETE CASCADE takes away with their file.",
+        examples=[
+            [
+                {
+                    "name": "thumbnails",
+                    "sql": "select storage_key from public.thumbnail where file_id = any($1)",
+                }
+            ]
+        ],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at when it runs, and at the names of derived objects."""
+        yield from super().across(said)
+        yield from repeated_names(said.get("derived"), "derived", "derived query")

@@ -1,0 +1,213 @@
+"""What `table_retention` can be told: a list of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import Field, StrictInt
+
+from filejobs_dagster.settings.conditions import (
+    ColumnName,
+    Condition,
+    TableName,
+    TimeZone,
+    columns_of,
+    name_of,
+)
+from filejobs_dagster.settings.durations import Duration, parse_duration
+from filejobs_dagster.settings.jobs.job import JobSettings
+from filejobs_dagster.settings.problems import mistake, shown
+from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.values import Text, between
+
+
+class ChildTableSettings(Section):
+    """A table whose rows go with the row that they belong to."""
+
+    table: TableName = Field(
+        description="The child table, with its schema.",
+        examples=["public.notification_delivery"],
+    )
+    column: ColumnName = Field(
+        description="Its column that holds the primary key of the rule's table. Have an index on "
+        "it.",
+        examples=["notification_id"],
+    )
+
+
+class RetentionRuleSettings(Section):
+    """How long the rows of one table are kept."""
+
+    name: Text = Field(
+        description="What reports and audit events call this rule. Unique among the rules.",
+        examples=["expired sessions"],
+    )
+    table: TableName = Field(
+        description="The table, with its schema: public.session. Without one, the search path of "
+        "the role decides.",
+        examples=["public.session"],
+    )
+    time: ColumnName = Field(
+        description="The column that a row's age is counted from: timestamptz, timestamp or date. "
+        "A row without a time is never taken.",
+        examples=["expires_at"],
+    )
+    time_zone: TimeZone | None = Field(
+        default=None,
+        description="What a timestamp without time zone is written in; needed for such a column. "
+        "Without it, a date is over when it is over everywhere on earth.",
+        examples=["UTC"],
+    )
+    delete_after: Annotated[Duration, between(timedelta(0))] = Field(
+        description="The age from which a row is deleted. Exactly this old is kept.",
+        examples=["90d"],
+    )
+    scrub_after: Annotated[Duration, between(timedelta(0))] | None = Field(
+        default=None,
+        description="The age from which the columns of scrub become NULL; less than delete_after.",
+        examples=["30d"],
+    )
+    scrub: list[ColumnName] = Field(
+        default_factory=list,
+        description="The columns that become NULL after scrub_after.",
+        examples=[["ip_address", "user_agent"]],
+    )
+    where: Condition | None = Field(
+        default=None,
+        description="Only rows for which this condition is true. NULL is not true.",
+        examples=["status = 'sent'"],
+    )
+    except_: Condition | None = Field(
+        default=None,
+        alias="except",
+        description="Never rows for which this condition is true, or NULL.",
+        examples=["legal_hold"],
+    )
+    batch_size: StrictInt = Field(
+        default=1000,
+        ge=1,
+        le=10_000,
+        description="How many rows one transaction takes.",
+        examples=[1000],
+    )
+    children: list[ChildTableSettings] = Field(
+        default_factory=list,
+        description="Tables whose rows are deleted first, in the same transaction.",
+        examples=[[{"table": "public.notification_delivery", "column": "notification_id"}]],
+    )
+    warn_over_bytes: StrictInt | None = Field(
+        default=None,
+        ge=1,
+        description="Warn when the table with its indexes is larger than this, whatever is due.",
+        examples=[10_000_000_000],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at what is scrubbed: when, and whether the rule still finds its rows afterwards."""
+        after, columns = said.get("scrub_after"), said.get("scrub") or []
+        if after is not None and not columns:
+            yield (
+                ("scrub_after",),
+                mistake("it says when, and scrub names no column", "write scrub: [column, …]"),
+            )
+        if columns and after is None:
+            yield (
+                ("scrub",),
+                mistake("it names columns, and scrub_after does not say when", "add scrub_after"),
+            )
+        if isinstance(columns, list):
+            yield from _needed_afterwards(said, [each for each in columns if isinstance(each, str)])
+        yield from _too_late(said)
+
+
+def _needed_afterwards(said: Mapping[str, Any], columns: list[str]) -> Iterator[Found]:
+    looked_at = {"time": {name_of(str(said.get("time", "")))}}
+    for key in ("where", "except"):
+        condition = said.get(key, said.get(f"{key}_"))
+        if isinstance(condition, str):
+            try:
+                looked_at[key] = columns_of(condition)
+            except ValueError:
+                continue  # reported at the condition itself
+    for index, column in enumerate(columns):
+        for key, names in looked_at.items():
+            if name_of(column) in names:
+                yield (
+                    ("scrub", index),
+                    mistake(
+                        f"{shown(column)} is scrubbed, and `{key}` looks at it: the rule would not "
+                        "know the row again",
+                        f"let `{key}` look at another column",
+                    ),
+                )
+
+
+def _too_late(said: Mapping[str, Any]) -> Iterator[Found]:
+    try:
+        scrub, delete = (_duration(said.get(key)) for key in ("scrub_after", "delete_after"))
+    except ValueError:
+        return  # missing, or reported where it stands
+    if scrub >= delete:
+        yield (
+            ("scrub_after",),
+            mistake("a row would be deleted before it is scrubbed", "write less than delete_after"),
+        )
+
+
+def _duration(value: Any) -> timedelta:
+    """Read a duration that is a text in a file and may be a `timedelta` in Python."""
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(value)  # noqa: TRY004 (whatever is wrong is reported where it stands)
+    return parse_duration(value)
+
+
+class TableRetentionSettings(JobSettings):
+    """What `table_retention` can be told."""
+
+    limit: StrictInt = Field(
+        default=1_000_000,
+        ge=1,
+        le=100_000_000,
+        description="The most rows one run deletes or scrubs, over all rules. The rest waits for "
+        "the next run.",
+        examples=[1_000_000],
+    )
+    rules: list[RetentionRuleSettings] = Field(
+        description="What is kept for how long.",
+        min_length=1,
+        examples=[
+            [
+                {
+                    "name": "expired sessions",
+                    "table": "public.session",
+                    "time": "expires_at",
+                    "delete_after": "1d",
+                }
+            ]
+        ],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Find two rules of one name."""
+        yield from super().across(said)
+        rules = said.get("rules")
+        first: dict[str, int] = {}
+        for index, rule in enumerate(rules if isinstance(rules, list) else []):
+            name = rule.get("name") if isinstance(rule, Mapping) else getattr(rule, "name", None)
+            if not isinstance(name, str):
+                continue
+            if name in first:
+                yield (
+                    ("rules", index, "name"),
+                    mistake(
+                        f"rules[{first[name]}] has the same name {shown(name)}",
+                        "give every rule a name of its own",
+                    ),
+                )
+            first.setdefault(name, index)
