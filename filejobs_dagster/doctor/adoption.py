@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
-JOB = "storage_orphans"
+JOBS = ("storage_orphans", "multipart_uploads")
+"""Those that sweep what a bucket lists, and refuse to go live in one that is not adopted."""
 
 
 def check_adoption(
@@ -48,13 +49,13 @@ def check_adoption(
     try:
         adopted = judge(place, inspect(place))
     except NotAdopted as error:
-        yield _not_adopted(f"{name} marker", str(error), _mode(entry, settings))
+        yield _not_adopted(f"{name} marker", str(error), _sweeping(entry, settings))
         return
     except AdoptionRefused as error:
         yield failed(
             f"{name} marker",
             str(error),
-            f"until then no live run of {JOB} deletes anything; see "
+            f"until then no live run of {' or '.join(JOBS)} deletes anything; see "
             f"`filejobs bucket inspect {entry}`",
         )
         return
@@ -67,19 +68,22 @@ def check_adoption(
     yield _probe(check, place) if probe else _known(check, adopted)
 
 
-def _mode(entry: str, settings: Settings) -> str | None:
-    """In which mode the job sweeps this bucket, None when it does not."""
-    job = settings.jobs.get(JOB)
-    if job is None or getattr(job, "bucket", None) not in (None, entry):
-        return None
-    return job.mode
+def _sweeping(entry: str, settings: Settings) -> dict[str, str]:
+    """The jobs that sweep this bucket, each with its mode."""
+    found = {name: settings.jobs[name] for name in JOBS if name in settings.jobs}
+    return {
+        name: job.mode
+        for name, job in found.items()
+        if getattr(job, "bucket", None) in (None, entry)
+    }
 
 
-def _not_adopted(check: str, found: str, mode: str | None) -> Finding:
-    if mode is None:
-        return ok(check, f"not adopted, and {JOB} does not sweep it")
-    advice = f"a live run of {JOB} refuses until then; a dry one works without"
-    return failed(check, found, advice) if mode == "live" else warning(check, found, advice)
+def _not_adopted(check: str, found: str, sweeping: dict[str, str]) -> Finding:
+    if not sweeping:
+        return ok(check, f"not adopted, and neither {' nor '.join(JOBS)} sweeps it")
+    advice = f"a live run of {' or '.join(sweeping)} refuses until then; a dry one works without"
+    live = "live" in sweeping.values()
+    return failed(check, found, advice) if live else warning(check, found, advice)
 
 
 def _known(check: str, adopted: Adopted) -> Finding:

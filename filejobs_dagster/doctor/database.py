@@ -26,16 +26,21 @@ NOTICEABLE = timedelta(minutes=1)
 NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("filejobs_migration", ("SELECT",)),
     ("file", ("SELECT", "UPDATE", "DELETE")),
+    ("upload", ("SELECT", "UPDATE")),
+    ("attachment", ("SELECT",)),
     ("job_run", ("SELECT", "INSERT")),
-    ("job_progress", ("SELECT", "INSERT", "UPDATE")),
+    ("job_progress", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("mirror_watermark", ("SELECT", "INSERT", "UPDATE")),
     ("audit_chain", ("SELECT", "INSERT", "UPDATE")),
     ("audit_event", ("INSERT",)),
     ("orphan_candidate", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("orphan_pass", ("SELECT", "INSERT", "DELETE")),
     ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
+    ("http_start", ("SELECT", "INSERT", "DELETE")),
+    ("alert_condition", ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    ("alert_delivery", ("SELECT", "INSERT", "UPDATE", "DELETE")),
 )
-SEQUENCES = ("job_run_id_seq",)
+SEQUENCES = ("job_run_id_seq", "alert_condition_id_seq", "alert_delivery_id_seq")
 FUNCTIONS = ("audit_append_many(text,text[])",)
 
 _LACKING = """

@@ -13,7 +13,7 @@ from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
-from filejobs_dagster.settings import known_secrets, reservation_source
+from filejobs_dagster.settings import DeletedFilesSettings, known_secrets, reservation_source
 
 if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection
@@ -68,6 +68,8 @@ def _installation(
             )
         yield from _buckets(settings, database, connection, secrets, probe=probe)
         yield from _reservations(settings, database, connection, secrets)
+        yield from _deleted_files(settings, database, connection, secrets)
+        yield from _retention(settings, database, connection, secrets)
         yield from _audit(settings, database, connection, secrets)
 
 
@@ -133,6 +135,47 @@ def _reservations(
     yield from _each(
         f"reservations {source.name}",
         lambda: check_reservation_source(source, bucket.sources, database, connection),
+        secrets,
+    )
+
+
+def _retention(
+    settings: Settings,
+    database: Database,
+    connection: Connection | None,
+    secrets: tuple[str, ...],
+) -> Iterator[Finding]:
+    from filejobs_dagster.settings import TableRetentionSettings  # noqa: PLC0415
+
+    job = settings.jobs.get("table_retention")
+    if not isinstance(job, TableRetentionSettings):
+        return
+    if connection is None:
+        yield skipped("retention", "the database does not answer")
+        return
+    from filejobs_dagster.doctor.retention import check_retention  # noqa: PLC0415
+
+    yield from _each("retention", lambda: check_retention(job, database, connection), secrets)
+
+
+def _deleted_files(
+    settings: Settings,
+    database: Database,
+    connection: Connection | None,
+    secrets: tuple[str, ...],
+) -> Iterator[Finding]:
+    job = settings.jobs.get("deleted_files")
+    if not isinstance(job, DeletedFilesSettings):
+        return
+    if connection is None:
+        yield skipped("deleted_files", "the database does not answer")
+        return
+    from filejobs_dagster.doctor.deleted_files import check_deleted_files  # noqa: PLC0415 (sqlglot)
+
+    _, bucket = settings.bucket_of("deleted_files")
+    yield from _each(
+        "deleted_files",
+        lambda: check_deleted_files(job, bucket.sources, database, connection),
         secrets,
     )
 

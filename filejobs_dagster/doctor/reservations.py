@@ -10,6 +10,7 @@ from filejobs_dagster.doctor.database import NOTICEABLE
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.doctor.guards import check_guard
 from filejobs_dagster.doctor.indexes import compared_columns, index_for
+from filejobs_dagster.jobs.collecting.refused import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER, doubt_about
 from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
     changed_table,
@@ -19,7 +20,6 @@ from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
 )
 from filejobs_dagster.jobs.upload_reservations.opening import other_database
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
-from filejobs_dagster.jobs.upload_reservations.source import SourceRefused
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.postgres.rows import one

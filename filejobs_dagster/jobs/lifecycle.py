@@ -21,6 +21,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from filejobs_dagster.audit.append import NotCanonical, append
 from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 Body = Callable[[RunContext], Outcome]
 
+STARTED_BY_HAND = "run.started_by_hand"
+"""The audit event of a live run that somebody asked for."""
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -71,6 +75,8 @@ class Ticket:
         mode_reason: Why the effective mode is not the one that was asked for, or None.
         known_secrets: Values that must not appear in anything that is recorded.
         pace: Intervals of the run's own housekeeping.
+        by_hand: True when somebody asked for the run. A live one then stands in the audit log
+            before it removes anything.
     """
 
     identity: RunIdentity
@@ -78,6 +84,7 @@ class Ticket:
     mode_reason: str | None = None
     known_secrets: tuple[str, ...] = ()
     pace: Pace = Pace()
+    by_hand: bool = False
 
 
 class AlreadyRunning(JobFailed):
@@ -153,6 +160,8 @@ def closing_for_sure(connection: Connection) -> Iterator[Connection]:
 
 def _opening(ticket: Ticket) -> dict[str, Any]:
     detail: dict[str, Any] = {"window": ticket.window.as_detail()}
+    if ticket.identity.started_by is not None:
+        detail["started_by"] = ticket.identity.started_by.as_detail()
     if ticket.mode_reason is not None:
         detail["mode_reason"] = ticket.mode_reason
     return detail
@@ -162,6 +171,8 @@ def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
     try:
         if context.live:
             _claim_exclusive(context)
+            if ticket.by_hand:
+                _announce(ticket, context)
         outcome = body(context).sanitized(ticket.known_secrets)
     except GivenUp:
         raise
@@ -188,6 +199,36 @@ def _claim_exclusive(context: RunContext) -> None:
         with context.database.transaction(context.connection, read_only=True) as cursor:
             holder = context.progress.live_holder(cursor)
         raise AlreadyRunning(identity, holder) from taken
+
+
+def _announce(ticket: Ticket, context: RunContext) -> None:
+    """Write into the audit log that somebody runs this job live, before it can remove anything.
+
+    Raises:
+        JobFailed: It could not be written. No manual live run goes without its event.
+        GivenUp: The run's record stands already.
+    """
+    identity = ticket.identity
+    starter = identity.started_by
+    event = {
+        "kind": STARTED_BY_HAND,
+        "job": identity.job,
+        "run_id": identity.run_id,
+        "trigger": {"kind": identity.trigger.kind, "name": identity.trigger.name},
+        "started_by": None if starter is None else starter.as_detail(),
+        "holder": identity.holder,
+        "window": ticket.window.as_detail(),
+    }
+    try:
+        with context.database.transaction(context.connection) as cursor:
+            context.progress.must_be_open(cursor)
+            append(cursor, [event])
+    except (psycopg.Error, NotCanonical) as error:
+        raise JobFailed(
+            "A live run that somebody starts stands in the audit log first, and that could not be "
+            f"written: {sanitize_exception(error, known=ticket.known_secrets)}\n"
+            "Nothing was removed. `filejobs doctor` says what the audit log lacks."
+        ) from error
 
 
 def _failed(ticket: Ticket, error: Exception) -> Outcome:

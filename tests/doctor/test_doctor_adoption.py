@@ -79,6 +79,7 @@ def patient(
     [
         ({"storage_orphans": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"storage_orphans": {"by_hand": True}}, "warning"),
+        ({"multipart_uploads": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"upload_reservations": {"by_hand": True}}, "ok"),
     ],
 )

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from dagster._cli import main
 
+from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations import bookkeeping
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
-from filejobs_dagster.jobs.upload_reservations.removal import Removal
 
 
 def die(*_: Any, **__: Any) -> NoReturn:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.jobs.collecting.refused import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
-from filejobs_dagster.jobs.upload_reservations.source import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import make_client
@@ -517,15 +517,15 @@ def test_comments_at_the_end_percent_signs_and_quotes_are_taken_as_they_stand(
 def test_ids_of_other_types_survive_the_way_to_the_claim(
     documents: OwnTables, collect: Collector, id_type: str, values: list[str]
 ) -> None:
-    documents.create(f"CREATE TABLE upload (id {id_type} PRIMARY KEY, key text, due timestamptz)")
+    documents.create(f"CREATE TABLE arrival (id {id_type} PRIMARY KEY, key text, due timestamptz)")
     for number, value in enumerate(values):
         documents.app(
-            f"INSERT INTO upload VALUES (%s::text::{id_type}, %s, '2026-01-01Z')",
+            f"INSERT INTO arrival VALUES (%s::text::{id_type}, %s, '2026-01-01Z')",
             (value, f"files/{number}"),
         )
     documents.source(
-        candidates="select id, key, due from public.upload",
-        claim="delete from public.upload where id = any($1) and due < $2 returning key",
+        candidates="select id, key, due from public.arrival",
+        claim="delete from public.arrival where id = any($1) and due < $2 returning key",
         audit=f"insert into public.audit_log (what, document_id, storage_key, run_id) select"
         f" (id::{id_type})::text, gen_random_uuid(), key, $3 from unnest($1, $2) as e (id, key)",
     )
@@ -534,7 +534,7 @@ def test_ids_of_other_types_survive_the_way_to_the_claim(
 
     assert outcome.ok, outcome.error
     assert outcome.acted == len(values)
-    assert documents.app("SELECT 1 FROM upload") == []
+    assert documents.app("SELECT 1 FROM arrival") == []
     noted = {what for (what,) in documents.app("SELECT what FROM audit_log")}
     assert noted == set(values)
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations import collection, file_table
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
-from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import BucketUnavailable
 from filejobs_dagster.postgres.locks import LeaseLost, exclusive_lock, lock_number

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.embedded.s3 import EmbeddedS3
+from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
-from filejobs_dagster.jobs.upload_reservations.removal import Removal
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.migrate import migrate
 from tests.installation import Installation

@@ -290,12 +290,8 @@ def test_the_claim_finds_its_rows_by_the_primary_key(
 
 
 @STATISTICS
-@pytest.mark.parametrize("own", OWN_TABLES, ids=lambda own: own.name)
-def test_the_gate_asks_by_the_index_of_the_keys(
-    look: psycopg.Connection, analyzed: bool, own: Any
-) -> None:
-    if own.table != "file":
-        pytest.skip("only `file` has a million rows here")
+def test_the_gate_asks_by_the_index_of_the_keys(look: psycopg.Connection, analyzed: bool) -> None:
+    (own,) = [table for table in OWN_TABLES if table.table == "file"]
     named = look.execute("SELECT storage_key FROM file LIMIT 250").fetchall()
     keys = [row[0] for row in named] + [f"files/{uuid.uuid4()}" for _ in named]
     statement = own.query("public").replace("$1", "%s")

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
 
-from filejobs_dagster.jobs.upload_reservations.removal import Removal
+from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:

@@ -63,10 +63,14 @@ class BucketAdoption:
     def raise_counter(self) -> None:
         """Count one more live run, in the database and then in the marker.
 
+        Both are compared once more before: another job of this installation may have counted its
+        own run since this one began.
+
         Raises:
             AdoptionRefused: Either side is another one by now.
             MarkerNotWritten: Storage refused.
         """
+        self.check()
         self._adopted = raise_counter(self._place, self._known())
 
     def conditional_delete(self) -> ConditionalDelete | None:

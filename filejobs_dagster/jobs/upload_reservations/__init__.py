@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.jobs.collecting.storage import Storage
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import JOB
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.opening import opened_source, other_database
-from filejobs_dagster.jobs.upload_reservations.request import Request, Storage
+from filejobs_dagster.jobs.upload_reservations.request import Request
 from filejobs_dagster.jobs.upload_reservations.statements import (
     BEGINNING,
     CANDIDATES,

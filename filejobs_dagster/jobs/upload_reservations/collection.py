@@ -1,51 +1,41 @@
-"""One run: candidates in order, claims in batches, and what is left at the end."""
+"""One run over reservations."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import psycopg
 
-from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.collecting import collection
+from filejobs_dagster.jobs.collecting.refused import SourceRefused, because
+from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER
 from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
-from filejobs_dagster.jobs.upload_reservations.refused import refuses_a_row
-from filejobs_dagster.jobs.upload_reservations.removal import Removal
-from filejobs_dagster.jobs.upload_reservations.source import (
-    ClaimUnconfirmed,
-    RowsHeld,
-    SourceRefused,
-    because,
-)
+from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
+from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
-from filejobs_dagster.jobs.upload_reservations.totals import (
-    CLAIM_REFUSED,
-    KEPT,
-    WON_BY_OTHERS,
-    WOULD_COLLECT,
-)
-from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
-from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations.request import Request, Storage
+    from filejobs_dagster.jobs.upload_reservations.request import Request
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
-    from filejobs_dagster.jobs.upload_reservations.totals import Reservation
+    from filejobs_dagster.ledger.outcome import Outcome
 
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
 
 
-class Collection:
+class Collection(collection.Collection[Reservation, Bookkeeping]):
     """One run at work. The methods follow the order in which things happen."""
+
+    rows = "reservations"
 
     def __init__(
         self,
@@ -54,17 +44,12 @@ class Collection:
         storage: Storage,
         source: ReservationSource | None = None,
     ) -> None:
-        self._context = context
         self._request = request
-        self._storage = storage
         self._source: ReservationSource = source or FileTable(
             context.database, context.connection, candidates=CANDIDATES, claim=CLAIM
         )
-        self._books = Bookkeeping(
-            context, storage.bucket, self._source, measured=request.count_bytes
-        )
-        self._removal = Removal(context, storage, self._books)
-        self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+        books = Bookkeeping(context, storage.bucket, self._source, measured=request.count_bytes)
+        super().__init__(context, request, storage, books, Removal(context, storage, books))
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -75,11 +60,7 @@ class Collection:
         self._require_sound_claim()
         self._storage.references.preflight()
         begins = self._context.window.begins or BEGINNING
-        before = min(cutoff, self._context.window.ends or cutoff)
-        work = self._claim_batch if self._context.live else self._report_batch
-        for batch in self._batches(begins, before):
-            work(batch, begins, before)
-            self._books.say()
+        self._work(begins, min(cutoff, self._context.window.ends or cutoff))
         return self._outcome(cutoff)
 
     def _require_sound_claim(self) -> None:
@@ -106,106 +87,19 @@ class Collection:
                 WAIVER,
             )
 
-    def _batches(self, begins: datetime, before: datetime) -> Iterator[list[Reservation]]:
-        """Reservations that may go, oldest first, until nothing is due or a limit says stop.
-
-        Pages are read whole, so that rows which may not go cost the same however little the limit
-        leaves; a row counts as scanned when its turn comes.
-        """
-        after: Reservation | None = None
-        size = self._request.batch_size
-        while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
-            page = self._read(after, begins, before, size)
-            batch: list[Reservation] = []
-            for row in page:
-                after = row
-                self._books.totals.scanned += 1
-                if self._may_go(row):
-                    batch.append(row)
-                if len(batch) == room:
-                    break
-            if page:
-                yield batch
-            if len(page) < size and len(batch) < room:
-                return
-        if self._read(after, begins, before, 1):
-            self._books.stopped = "limit" if room <= 0 else "max_runtime"
-
-    def _room(self) -> int:
-        """How much of the limit is left; rows that others won do not use it up."""
-        totals = self._books.totals
-        used = totals.claimed if self._context.live else totals.classes[WOULD_COLLECT]
-        return self._request.limit - used
-
     def _read(
         self, after: Reservation | None, begins: datetime, before: datetime, size: int
     ) -> list[Reservation]:
         return self._source.read(after, begins, before, size)
 
-    def _may_go(self, reservation: Reservation) -> bool:
-        """Leave rows alone whose bytes the gate would never let go for their name's sake."""
-        reason = self._storage.gate.owned(reservation.key)
-        if reason is not None:
-            self._books.totals.note_untouched(KEPT + reason, reservation.key)
-        return reason is None
-
-    def _report_batch(self, batch: Sequence[Reservation], *_: datetime) -> None:
-        """A dry run: what would happen, and no mutating call."""
-        self._books.batch += 1
-        sizes = self._removal.sizes([reservation.key for reservation in batch])
-        for reservation in batch:
-            self._books.totals.note_measured(WOULD_COLLECT, reservation.key, sizes)
-        self._books.commit_totals()
-
-    def _claim_batch(
+    def _won(
         self, batch: Sequence[Reservation], begins: datetime, before: datetime
-    ) -> None:
-        self._books.batch += 1
-        if not batch:
-            self._books.commit_totals()
-            return
+    ) -> Sequence[Reservation]:
         try:
-            won = trying_again(self._claim, batch, begins, before)
-        except RowsHeld as held:
-            self._split(batch, begins, before, held)
-            return
+            return super()._won(batch, begins, before)
         except ClaimUnconfirmed as unconfirmed:
             self._leave(unconfirmed)
             raise
-        except psycopg.Error as error:
-            if not refuses_a_row(error):
-                raise
-            self._split(batch, begins, before, error)
-            return
-        self._books.totals.claimed += len(won)
-        self._books.totals.classes[WON_BY_OTHERS] += len(batch) - len(won)
-        if won:
-            if self._source.elsewhere:
-                self._books.commit_collected(won)
-            self._removal.remove([reservation.key for reservation in won])
-
-    def _split(
-        self,
-        batch: Sequence[Reservation],
-        begins: datetime,
-        before: datetime,
-        error: psycopg.Error | RowsHeld,
-    ) -> None:
-        """Halve a batch that PostgreSQL refused until the row that it refuses stands alone."""
-        if time.monotonic() >= self._ends_at:
-            self._books.stopped = "max_runtime"
-            self._books.commit_totals()
-            return
-        if len(batch) > 1:
-            half = len(batch) // 2
-            self._claim_batch(batch[:half], begins, before)
-            self._claim_batch(batch[half:], begins, before)
-            return
-        if isinstance(error, RowsHeld):
-            self._books.totals.classes[WON_BY_OTHERS] += 1
-        else:
-            self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
-        self._books.commit_totals()
 
     def _leave(self, unconfirmed: ClaimUnconfirmed) -> None:
         """Write that the bytes of an unconfirmed claim were left, unless it claimed nothing."""
@@ -228,54 +122,19 @@ class Collection:
             self._books.commit_claim(cursor, won, not_won=len(wanted) - len(won))
         return won
 
+    def _take_bytes(self, won: Sequence[Reservation]) -> None:
+        if self._source.elsewhere:
+            self._books.commit_collected(won)
+        super()._take_bytes(won)
+
     def _outcome(self, cutoff: datetime) -> Outcome:
-        if self._books.stopped is not None and not self._books.totals.scanned:
-            raise JobFailed(
-                f"The run's time ({self._request.max_runtime}) was over before it had "
-                "looked at one reservation, although some are due. Give it more max_runtime, or "
-                "find out what took so long: the bucket and the sources are asked first."
-            )
         oldest = self._source.oldest_left(cutoff)
         without_expiry = self._source.count_without_expiry(most=MOST_WITHOUT_EXPIRY + 1)
-        totals, stopped = self._books.totals, self._books.stopped
         # Collectable since: the grace belongs to the operator, not to what is overdue.
         since = None if oldest is None else oldest + self._request.grace
-        detail = totals.as_detail() | {
-            "cutoff": cutoff.isoformat(),
-            "truncated": stopped is not None,
-            "stopped_reason": stopped,
-            "swept": self._context.live
-            and stopped is None
-            and not totals.untouched
-            and not totals.objects_left,
-            "oldest_left": None if since is None else since.isoformat(),
-            "without_expiry": min(without_expiry, MOST_WITHOUT_EXPIRY),
-            "without_expiry_is_floor": without_expiry > MOST_WITHOUT_EXPIRY,
-        }
-        return Outcome(
-            scanned=totals.scanned,
-            acted=totals.collected,
-            detail=detail,
-            error=self._nothing_worked(),
-        )
-
-    def _nothing_worked(self) -> str | None:
-        """A run in which every item failed has failed.
-
-        An upload that never arrived has nothing to delete, so it does not show that deleting
-        works: with bytes left, only an object that storage let go does.
-        """
-        totals = self._books.totals
-        worked = totals.let_go if totals.objects_left else totals.collected
-        if worked or not (totals.untouched or totals.objects_left) or not self._context.live:
-            return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
-        advice = (
-            "the constraints and triggers that refuse a claim"
-            if totals.classes[CLAIM_REFUSED]
-            else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
-        )
-        return (
-            f"Of {totals.scanned:,} reservations none could be collected whose bytes are in "
-            f"storage ({fates}). See the samples in the record; check {advice}."
+        return self._outcome_of(
+            cutoff,
+            since,
+            without_expiry=min(without_expiry, MOST_WITHOUT_EXPIRY),
+            without_expiry_is_floor=without_expiry > MOST_WITHOUT_EXPIRY,
         )

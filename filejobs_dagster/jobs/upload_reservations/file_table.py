@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 from filejobs_dagster.jobs.upload_reservations.statements import (
     CANDIDATES,
     CLAIM,
@@ -15,7 +16,6 @@ from filejobs_dagster.jobs.upload_reservations.statements import (
     count_without_expiry,
     oldest_left,
 )
-from filejobs_dagster.jobs.upload_reservations.totals import Reservation
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:

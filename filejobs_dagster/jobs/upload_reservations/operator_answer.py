@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.upload_reservations.source import SourceRefused
+from filejobs_dagster.jobs.collecting.refused import SourceRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from filejobs_dagster.jobs.upload_reservations.totals import Reservation
+    from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 
 UNIQUE_KEYS = "Return each reservation once, and give each object a key of its own."
 

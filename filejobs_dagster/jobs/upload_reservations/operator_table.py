@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from filejobs_dagster.jobs.collecting.refused import (
+    NONE_FURTHER,
+    NOTHING_CLAIMED,
+    ROLLED_BACK,
+    RowsHeld,
+    SourceRefused,
+    because,
+    refusing,
+)
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import doubt_about
 from filejobs_dagster.jobs.upload_reservations.operator_answer import (
     UNIQUE_KEYS,
@@ -25,20 +34,9 @@ from filejobs_dagster.jobs.upload_reservations.operator_statements import (
     shape_query,
     values_for_a_look,
 )
-from filejobs_dagster.jobs.upload_reservations.refused import (
-    NONE_FURTHER,
-    NOTHING_CLAIMED,
-    ROLLED_BACK,
-    refusing,
-)
-from filejobs_dagster.jobs.upload_reservations.source import (
-    ClaimUnconfirmed,
-    RowsHeld,
-    SourceRefused,
-    because,
-)
+from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
+from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
-from filejobs_dagster.jobs.upload_reservations.totals import Reservation
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:

@@ -1,16 +1,9 @@
-"""What a run is given: its limits, and where the bytes are."""
+"""What a run is given: its limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-    from filejobs_dagster.objects.gate import Gate
-    from filejobs_dagster.references.check import ReferenceCheck
 
 
 @dataclass(frozen=True)
@@ -30,20 +23,3 @@ class Request:
     grace: timedelta = timedelta(0)
     max_runtime: timedelta = timedelta(minutes=30)
     count_bytes: bool = True
-
-
-@dataclass(frozen=True)
-class Storage:
-    """The bucket that holds the reservations' objects.
-
-    Attributes:
-        bucket: Its name.
-        client: For sizes; it deletes nothing.
-        gate: The only way to delete.
-        references: The gate's sources, which must all answer before anything is claimed.
-    """
-
-    bucket: str
-    client: S3Client
-    gate: Gate
-    references: ReferenceCheck

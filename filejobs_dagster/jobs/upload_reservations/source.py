@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from filejobs_dagster.jobs.context import JobFailed
 
@@ -15,17 +15,9 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
-    from filejobs_dagster.jobs.upload_reservations.totals import Reservation
+    from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 
     Claiming = AbstractContextManager[tuple[list[Reservation], psycopg.Cursor[TupleRow]]]
-
-
-class RowsHeld(Exception):
-    """A claim waited in vain for rows that somebody else has locked; nothing was changed."""
-
-
-class SourceRefused(JobFailed):
-    """A reservation source cannot be used as it is; nothing was changed."""
 
 
 class ClaimUnconfirmed(JobFailed):
@@ -108,9 +100,3 @@ class ReservationSource(Protocol):
     def count_without_expiry(self, *, most: int) -> int:
         """Count the rows that never expire by themselves, up to `most`."""
         ...
-
-
-def because(error: BaseException) -> Any:
-    """The database's own sentence, or the kind of the error."""
-    diagnostics = getattr(error, "diag", None)
-    return getattr(diagnostics, "message_primary", None) or type(error).__name__

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
 
+from filejobs_dagster.jobs.collecting.totals import BYTES_LEFT
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.upload_reservations.totals import BYTES_LEFT
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.deletion import (
     AdmissionFailed,
@@ -23,9 +23,9 @@ from filejobs_dagster.postgres.locks import LeaseLost
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
+    from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.upload_reservations.request import Storage
 
 WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
     StorageRejected: "storage rejected a batch",
@@ -109,8 +109,9 @@ class Removal:
         **facts: str | list[str],
     ) -> None:
         """What became of the intent: counts, and by name whatever was not simply deleted."""
+        absent_rows: dict[str, Any] = {self._books.totals.absent_field: list(absent)}
         self._books.commit_result(
-            never_arrived=list(absent),
+            **absent_rows,
             deleted=len(deletion.deleted),
             marked=len(deletion.marked),
             already_gone=list(deletion.already_gone),
@@ -148,7 +149,7 @@ class Removal:
         except (psycopg.Error, GivenUp) as error:
             unwritten = f" This could not be written to the audit log: {type(error).__name__}."
         raise JobFailed(
-            f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} reservations in batch "
+            f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} objects in batch "
             f"{self._books.batch} may be left; their rows are gone, no further row was claimed, "
             f"{WHERE_THE_KEYS_ARE}{unwritten}"
         ) from stopped

@@ -1,4 +1,4 @@
-"""What became of each reservation, counted."""
+"""What became of each row and of its bytes, counted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from filejobs_dagster.objects.keys import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
 
     from filejobs_dagster.objects.deletion import Deletion
 
@@ -24,23 +22,8 @@ CLAIM_REFUSED = "claim refused"
 NEVER_ARRIVED = "never arrived"
 BYTES_LEFT = "bytes left"
 KEPT = "kept: "
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """One row, as the candidate query or the claim returned it.
-
-    Attributes:
-        id: The row's id; as text where the table is the operator's.
-        key: The object's key.
-        due: When it expired.
-        declared_size: Its size in bytes as the row has it, or None.
-    """
-
-    id: UUID | str
-    key: str
-    due: datetime
-    declared_size: int | None
+DERIVED = "derived: "
+"""In front of the class of an object that was derived from a row's own."""
 
 
 @dataclass
@@ -60,6 +43,9 @@ class Totals:
         bytes_by_class: The bytes of those classes, where they were measured.
         samples: A few keys of each class that somebody may want to look at.
         unmeasured: Objects whose size is not known, by class: their bytes are missing.
+        derived: Keys of objects that were derived from those of the rows at work. They have
+            classes of their own and are never counted as rows.
+        absent: The fate of a claimed row whose object was not there when it was measured.
         claim_doubted: What speaks against the operator's claim, or None.
     """
 
@@ -74,10 +60,13 @@ class Totals:
     bytes_by_class: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
     unmeasured: Counter[str] = field(default_factory=Counter)
+    derived: frozenset[str] = frozenset()
+    absent: str = NEVER_ARRIVED
     claim_doubted: str | None = None
 
     def note(self, fate: str, key: str, size: int | None = None, why: str | None = None) -> None:
         """Count one key under its fate."""
+        fate = self._class(fate, key)
         self.classes[fate] += 1
         if size is not None:
             self.bytes_by_class[fate] += size
@@ -89,7 +78,7 @@ class Totals:
         """Count one key with its size, which is 0 for no object and unknown without an entry."""
         self.note(fate, key, sizes.get(key))
         if key not in sizes:
-            self.unmeasured[fate] += 1
+            self.unmeasured[self._class(fate, key)] += 1
 
     def note_untouched(self, fate: str, key: str, why: str | None = None) -> None:
         """Count a row that stays, because it may not or cannot be claimed."""
@@ -105,7 +94,7 @@ class Totals:
     ) -> None:
         """Count what became of the bytes of claimed rows."""
         for key in absent:
-            self.note(NEVER_ARRIVED, key)
+            self.note(self.absent, key)
         for key in deletion.deleted:
             self.note_measured("deleted", key, sizes)
         for key in deletion.marked:
@@ -116,19 +105,25 @@ class Totals:
             self.note(KEPT + reason, key)
         for key, reason in deletion.failed.items():
             self.note(BYTES_LEFT, key, why=reason)
-        let_go = len(deletion.answered()) - len(deletion.failed)
-        self.collected += len(absent) + len(kept) + let_go
+        let_go = (*deletion.deleted, *deletion.marked, *deletion.already_gone)
+        accounted = (*absent, *kept, *let_go)
+        self.collected += len(accounted) - len(self.derived.intersection(accounted))
         self.refused_in_a_row = (0 if let_go else self.refused_in_a_row) + len(deletion.failed)
 
     @property
     def let_go(self) -> int:
         """Objects that storage let go; nothing else shows that deleting works at all."""
-        return sum(self.classes[fate] for fate in ("deleted", "marked", "already gone"))
+        return sum(self._count(fate) for fate in ("deleted", "marked", "already gone"))
 
     @property
     def objects_left(self) -> int:
-        """Claimed rows whose bytes may still be in storage."""
-        return self.classes[BYTES_LEFT]
+        """Objects of claimed rows that may still be in storage."""
+        return self._count(BYTES_LEFT)
+
+    @property
+    def absent_field(self) -> str:
+        """What records and events call the rows whose object was not there."""
+        return self.absent.replace(" ", "_")
 
     def as_detail(self) -> dict[str, Any]:
         """The totals as `job_run.detail` holds them.
@@ -152,11 +147,24 @@ class Totals:
             "claimed": self.claimed,
             "bytes_freed": self._bytes("deleted"),
             "objects_left": self.objects_left,
-            "never_arrived": self.classes[NEVER_ARRIVED] if self.measured else None,
+            self.absent_field: self._count(self.absent) if self.measured else None,
             "unmeasured": self.unmeasured.total(),
         }
 
+    def _class(self, fate: str, key: str) -> str:
+        return f"{DERIVED}{fate}" if key in self.derived else fate
+
+    def _count(self, fate: str) -> int:
+        return sum(self.classes[name] for name in _with_derived(fate))
+
     def _bytes(self, fate: str) -> int | None:
-        """The bytes of a class; a floor when some were not measured, None when none was."""
-        nothing_measured = self.classes[fate] > 0 and self.unmeasured[fate] == self.classes[fate]
-        return None if nothing_measured or not self.measured else self.bytes_by_class[fate]
+        """The bytes of a fate; a floor when some were not measured, None when none was."""
+        count = self._count(fate)
+        unmeasured = sum(self.unmeasured[name] for name in _with_derived(fate))
+        if not self.measured or (count > 0 and unmeasured == count):
+            return None
+        return sum(self.bytes_by_class[name] for name in _with_derived(fate))
+
+
+def _with_derived(fate: str) -> tuple[str, str]:
+    return fate, f"{DERIVED}{fate}"

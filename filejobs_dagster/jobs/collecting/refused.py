@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from filejobs_dagster.jobs.upload_reservations.source import SourceRefused, because
+from filejobs_dagster.jobs.context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 NOTHING_CLAIMED = "Nothing was claimed"
 NONE_FURTHER = "No further row was claimed"
 ROLLED_BACK = "It was rolled back: no row of its batch was changed, and none of its bytes deleted"
+
+
+class SmallerBatch(Exception):
+    """A claim was rolled back that may succeed with fewer rows; nothing was changed."""
+
+
+class RowsHeld(SmallerBatch):
+    """A claim waited in vain for rows that somebody else has locked; nothing was changed."""
+
+
+class SourceRefused(JobFailed):
+    """An operator's statement cannot be used as it is; nothing was changed."""
+
+
+def because(error: BaseException) -> Any:
+    """The database's own sentence, or the kind of the error."""
+    diagnostics = getattr(error, "diag", None)
+    return getattr(diagnostics, "message_primary", None) or type(error).__name__
 
 
 def refuses_a_row(error: psycopg.Error) -> bool:

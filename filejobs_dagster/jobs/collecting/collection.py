@@ -1,0 +1,282 @@
+"""One run: candidates in order, claims in batches, and what is left at the end."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import psycopg
+
+from filejobs_dagster.jobs.collecting.refused import SmallerBatch, because, refuses_a_row
+from filejobs_dagster.jobs.collecting.totals import (
+    CLAIM_REFUSED,
+    KEPT,
+    WON_BY_OTHERS,
+    WOULD_COLLECT,
+)
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.postgres.transient import trying_again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime, timedelta
+
+    from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
+    from filejobs_dagster.jobs.collecting.removal import Removal
+    from filejobs_dagster.jobs.collecting.storage import Storage
+    from filejobs_dagster.jobs.context import RunContext
+
+
+class Item(Protocol):
+    """One row that may be collected."""
+
+    @property
+    def key(self) -> str:
+        """The key of its object."""
+        ...
+
+
+class Limits(Protocol):
+    """How far one run goes."""
+
+    @property
+    def limit(self) -> int:
+        """Most rows to act on."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Rows in one transaction."""
+        ...
+
+    @property
+    def max_runtime(self) -> timedelta:
+        """No further batch is begun after this."""
+        ...
+
+
+AnyItem = TypeVar("AnyItem", bound=Item)
+Books = TypeVar("Books", bound="Bookkeeping")
+
+
+class Collection(ABC, Generic[AnyItem, Books]):
+    """One run at work. A collector says which rows there are, and how it claims some.
+
+    Attributes:
+        rows: What the rows are called in messages.
+    """
+
+    rows = "rows"
+
+    def __init__(
+        self,
+        context: RunContext,
+        limits: Limits,
+        storage: Storage,
+        books: Books,
+        removal: Removal,
+    ) -> None:
+        self._context = context
+        self._limits = limits
+        self._storage = storage
+        self._books = books
+        self._removal = removal
+        self._ends_at = time.monotonic() + limits.max_runtime.total_seconds()
+
+    # What a collector says ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _read(
+        self, after: AnyItem | None, begins: datetime, before: datetime, size: int
+    ) -> list[AnyItem]:
+        """The next candidates; only a guess, and nothing is locked.
+
+        Args:
+            after: The last one that was read, or None to begin.
+            begins: The earliest moment at which they became due, inclusive.
+            before: The latest, exclusive.
+            size: The most to return.
+        """
+
+    @abstractmethod
+    def _claim(
+        self, wanted: Sequence[AnyItem], begins: datetime, before: datetime
+    ) -> list[AnyItem]:
+        """Claim rows with progress and audit in one transaction, and return those that it won.
+
+        Raises:
+            SmallerBatch: It was rolled back, and may succeed with fewer rows.
+        """
+
+    def _objects_of(self, won: Sequence[AnyItem]) -> list[str]:
+        """The keys whose bytes go with claimed rows."""
+        return [row.key for row in won]
+
+    # The run -----------------------------------------------------------------------------------
+
+    def _work(self, begins: datetime, before: datetime) -> None:
+        """Batch after batch, live or dry."""
+        work = self._claim_batch if self._context.live else self._report_batch
+        for batch in self._batches(begins, before):
+            work(batch, begins, before)
+            self._books.say()
+
+    def _batches(self, begins: datetime, before: datetime) -> Iterator[list[AnyItem]]:
+        """Rows that may go, oldest first, until nothing is due or a limit says stop.
+
+        Pages are read whole, so that rows which may not go cost the same however little the limit
+        leaves; a row counts as scanned when its turn comes.
+        """
+        after: AnyItem | None = None
+        size = self._limits.batch_size
+        while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
+            page = self._read(after, begins, before, size)
+            batch: list[AnyItem] = []
+            for row in page:
+                after = row
+                self._books.totals.scanned += 1
+                if self._may_go(row):
+                    batch.append(row)
+                if len(batch) == room:
+                    break
+            if page:
+                yield batch
+            if len(page) < size and len(batch) < room:
+                return
+        if self._read(after, begins, before, 1):
+            self._books.stopped = "limit" if room <= 0 else "max_runtime"
+
+    def _room(self) -> int:
+        """How much of the limit is left; rows that others won do not use it up."""
+        totals = self._books.totals
+        used = totals.claimed if self._context.live else totals.classes[WOULD_COLLECT]
+        return self._limits.limit - used
+
+    def _may_go(self, row: AnyItem) -> bool:
+        """Leave rows alone whose bytes the gate would never let go for their name's sake."""
+        reason = self._storage.gate.owned(row.key)
+        if reason is not None:
+            self._books.totals.note_untouched(KEPT + reason, row.key)
+        return reason is None
+
+    def _report_batch(self, batch: Sequence[AnyItem], *_: datetime) -> None:
+        """A dry run: what would happen, and no mutating call."""
+        self._books.batch += 1
+        keys = self._objects_of(batch)
+        sizes = self._removal.sizes(keys)
+        for key in keys:
+            self._books.totals.note_measured(WOULD_COLLECT, key, sizes)
+        self._books.commit_totals()
+
+    def _claim_batch(self, batch: Sequence[AnyItem], begins: datetime, before: datetime) -> None:
+        self._books.batch += 1
+        if not batch:
+            self._books.commit_totals()
+            return
+        try:
+            won = self._won(batch, begins, before)
+        except SmallerBatch as smaller:
+            self._split(batch, begins, before, smaller)
+            return
+        except psycopg.Error as error:
+            if not refuses_a_row(error):
+                raise
+            self._split(batch, begins, before, error)
+            return
+        self._books.totals.claimed += len(won)
+        self._books.totals.classes[WON_BY_OTHERS] += len(batch) - len(won)
+        if won:
+            self._take_bytes(won)
+
+    def _won(
+        self, batch: Sequence[AnyItem], begins: datetime, before: datetime
+    ) -> Sequence[AnyItem]:
+        return trying_again(self._claim, batch, begins, before)
+
+    def _take_bytes(self, won: Sequence[AnyItem]) -> None:
+        self._removal.remove(self._objects_of(won))
+
+    def _split(
+        self,
+        batch: Sequence[AnyItem],
+        begins: datetime,
+        before: datetime,
+        error: psycopg.Error | SmallerBatch,
+    ) -> None:
+        """Halve a batch that was refused until the row for whose sake it was stands alone."""
+        if time.monotonic() >= self._ends_at:
+            self._books.stopped = "max_runtime"
+            self._books.commit_totals()
+            return
+        if len(batch) > 1:
+            half = len(batch) // 2
+            self._claim_batch(batch[:half], begins, before)
+            self._claim_batch(batch[half:], begins, before)
+            return
+        if isinstance(error, SmallerBatch):
+            self._books.totals.classes[WON_BY_OTHERS] += 1
+        else:
+            self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
+        self._books.commit_totals()
+
+    # Its end -----------------------------------------------------------------------------------
+
+    def _outcome_of(self, cutoff: datetime, oldest_left: datetime | None, **more: Any) -> Outcome:
+        """The outcome, from the totals.
+
+        Args:
+            cutoff: The moment before which rows had to be due.
+            oldest_left: Since when the oldest row that is still there could have been collected.
+            more: What else the record says.
+
+        Raises:
+            JobFailed: The run's time was over before it had looked at anything.
+        """
+        totals, stopped = self._books.totals, self._books.stopped
+        if stopped is not None and not totals.scanned:
+            raise JobFailed(
+                f"The run's time ({self._limits.max_runtime}) was over before it had "
+                f"looked at one of the {self.rows}, although some are due. Give it more "
+                "max_runtime, or find out what took so long: the bucket and the sources are asked "
+                "first."
+            )
+        detail = totals.as_detail() | {
+            "cutoff": cutoff.isoformat(),
+            "truncated": stopped is not None,
+            "stopped_reason": stopped,
+            "swept": self._context.live
+            and stopped is None
+            and not totals.untouched
+            and not totals.objects_left,
+            "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
+            **more,
+        }
+        return Outcome(
+            scanned=totals.scanned,
+            acted=totals.collected,
+            detail=detail,
+            error=self._nothing_worked(),
+        )
+
+    def _nothing_worked(self) -> str | None:
+        """A run in which every item failed has failed.
+
+        An object that was never there needs no deletion, so it does not show that deleting works:
+        with bytes left, only an object that storage let go does.
+        """
+        totals = self._books.totals
+        worked = totals.let_go if totals.objects_left else totals.collected
+        if worked or not (totals.untouched or totals.objects_left) or not self._context.live:
+            return None
+        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
+        advice = (
+            "the constraints and triggers that refuse a claim"
+            if totals.classes[CLAIM_REFUSED]
+            else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
+        )
+        return (
+            f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
+            f"storage ({fates}). See the samples in the record; check {advice}."
+        )

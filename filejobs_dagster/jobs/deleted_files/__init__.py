@@ -1,0 +1,52 @@
+"""deleted_files: takes away soft-deleted files whose restore window is over.
+
+A deleted file is a `file` row in state `deleted` with `deleted_at`. Somebody may restore it at any
+moment while the row is there, and other rows may name its object or objects made from it, so:
+
+- The claim is the write. Candidates are only a guess; the claim repeats every predicate, and a row
+  that it does not return was restored, or is held by somebody else, and keeps its bytes.
+- Row, commit, bytes. A crash in between leaves objects without a row, which storage_orphans takes;
+  never a row without its object.
+- Rows that name derived objects go with their file, by a cascade. Their keys are read before, in
+  the claim's transaction and under the file's lock, which a foreign key's own lock cannot pass: a
+  derived row that commits meanwhile makes the claim leave its file, and a later one is refused.
+  Keys that are named by the same query after the claim still stay: their rows outlived the file.
+- The audit events of the claimed rows, and the intent to delete all of these objects, commit with
+  the claim. Then each passes the gate: an object that another row names stays.
+- A row without `deleted_at` is never taken; every run counts them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.collecting.storage import Storage
+from filejobs_dagster.jobs.deleted_files.bookkeeping import JOB
+from filejobs_dagster.jobs.deleted_files.collection import Collection
+from filejobs_dagster.jobs.deleted_files.request import DerivedQuery, Request
+
+if TYPE_CHECKING:
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.ledger.outcome import Outcome
+
+__all__ = ["JOB", "DerivedQuery", "Request", "Storage", "run"]
+
+
+def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
+    """Collect, or in a dry run report, the deleted files that are due.
+
+    Args:
+        context: The run.
+        request: The restore window, the queries of derived objects, and its limits.
+        storage: Where the bytes are.
+
+    Returns:
+        The outcome: failed when every item failed.
+
+    Raises:
+        JobFailed: Storage rejected a batch, a source of references could not be read, or a query of
+            derived objects cannot be used as it is.
+        BucketUnavailable: The bucket cannot be reached; nothing was claimed.
+        ReferencesUnknown: A source could not be read; nothing was claimed.
+    """
+    return Collection(context, request, storage).run()

@@ -1,0 +1,154 @@
+"""One run over deleted files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from filejobs_dagster.jobs.collecting import collection
+from filejobs_dagster.jobs.collecting.refused import RowsHeld, SmallerBatch, because
+from filejobs_dagster.jobs.collecting.removal import Removal
+from filejobs_dagster.jobs.collecting.totals import DERIVED, KEPT
+from filejobs_dagster.jobs.deleted_files.bookkeeping import Bookkeeping
+from filejobs_dagster.jobs.deleted_files.deleted_file import Candidate, DeletedFile
+from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
+from filejobs_dagster.jobs.deleted_files.file_table import FileTable
+from filejobs_dagster.jobs.deleted_files.statements import BEGINNING
+from filejobs_dagster.objects.client import check_access
+from filejobs_dagster.postgres.clock import database_now
+
+if TYPE_CHECKING:
+    from collections.abc import Collection as Keys
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.collecting.storage import Storage
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.deleted_files.request import Request
+    from filejobs_dagster.ledger.outcome import Outcome
+
+MOST_WITHOUT_DATE = 10_000
+"""Deleted rows without deleted_at are counted up to here."""
+
+MOST_DERIVED = 5_000
+"""Derived keys of one query in one batch. One file with more goes by itself, with all of them."""
+
+OUTLIVED = "its row stays"
+"""A derived key that is still named by its query when the claim has taken the file."""
+
+
+class Collection(collection.Collection[DeletedFile, Bookkeeping]):
+    """One run at work. The methods follow the order in which things happen."""
+
+    rows = "deleted files"
+
+    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+        self._request = request
+        self._files = FileTable(request.restore_window)
+        self._derived = DerivedObjects(request.derived, context.connection)
+        self._derived_keys: Keys[str] = ()
+        self._outlived: Keys[str] = ()
+        books = Bookkeeping(context, storage.bucket, measured=request.count_bytes)
+        super().__init__(context, request, storage, books, Removal(context, storage, books))
+
+    def run(self) -> Outcome:
+        """Everything, from the cutoff to the outcome."""
+        with self._reading() as cursor:
+            now = database_now(cursor)
+        check_access(self._storage.client, self._storage.bucket)
+        with self._reading():
+            self._derived.preflight()
+        self._storage.references.preflight()
+        begins = self._context.window.begins or BEGINNING
+        self._work(begins, min(now, self._context.window.ends or now))
+        return self._outcome(now)
+
+    def _reading(self) -> Any:
+        return self._context.database.transaction(self._context.connection, read_only=True)
+
+    def _read(
+        self, after: DeletedFile | None, begins: datetime, before: datetime, size: int
+    ) -> list[DeletedFile]:
+        last = after if isinstance(after, Candidate) else None
+        with self._reading() as cursor:
+            return [*self._files.read(cursor, last, begins, before, size)]
+
+    def _report_batch(self, batch: Sequence[DeletedFile], *moments: datetime) -> None:
+        with self._reading():
+            keys = self._derived_of(batch)
+        if keys is None:
+            half = len(batch) // 2
+            self._report_batch(batch[:half], *moments)
+            self._report_batch(batch[half:], *moments)
+            return
+        self._now_at_work(batch, keys)
+        for key in sorted(self._books.totals.derived):
+            reason = self._storage.gate.owned(key)
+            if reason is not None:
+                self._books.totals.note(KEPT + reason, key)
+        self._derived_keys = [
+            key for key in self._derived_keys if self._storage.gate.owned(key) is None
+        ]
+        super()._report_batch(batch, *moments)
+
+    def _claim(
+        self, wanted: Sequence[DeletedFile], begins: datetime, before: datetime
+    ) -> list[DeletedFile]:
+        """Rows, progress, audit: one transaction, the audit's head lock last and shortest."""
+        self._context.prove_alive()
+        ids = [file.id for file in wanted]
+        derived: dict[str, None] = {}
+        outlived: dict[str, None] = {}
+        with self._context.database.transaction(self._context.connection) as cursor:
+            if self._derived:
+                ids = self._files.lock(cursor, ids, begins, before)
+                held = set(ids)
+                found = self._derived_of([file for file in wanted if file.id in held])
+                if found is None:
+                    raise SmallerBatch(f"{len(ids)} files have too many derived objects")
+                derived = found
+            try:
+                won = self._files.claim(cursor, ids, begins, before)
+            except psycopg.errors.LockNotAvailable as error:
+                # Somebody holds a row that the cascade would take; the other files can go.
+                raise RowsHeld(because(error)) from error
+            if derived:
+                # Rows that no cascade took, or of a file that a trigger has kept, name them still.
+                outlived = self._derived.keys(ids) or {}
+            going = [key for key in derived if key not in outlived] if won else []
+            keys = dict.fromkeys([*(file.key for file in won), *going])
+            self._books.commit_claim(cursor, won, list(keys), not_won=len(wanted) - len(won))
+        self._now_at_work(won, going)
+        self._outlived = outlived
+        return won
+
+    def _derived_of(self, files: Sequence[DeletedFile]) -> dict[str, None] | None:
+        """The keys that were made from these files; None when fewer files must be asked for."""
+        most = MOST_DERIVED if len(files) > 1 else None
+        return self._derived.keys([file.id for file in files], most=most) if files else {}
+
+    def _now_at_work(self, files: Sequence[DeletedFile], derived: Keys[str]) -> None:
+        own = {file.key for file in files}
+        self._derived_keys = [key for key in derived if key not in own]
+        self._books.totals.derived = frozenset(self._derived_keys)
+
+    def _objects_of(self, won: Sequence[DeletedFile]) -> list[str]:
+        return [*(file.key for file in won), *self._derived_keys]
+
+    def _take_bytes(self, won: Sequence[DeletedFile]) -> None:
+        for key in self._outlived:
+            self._books.totals.note(DERIVED + KEPT + OUTLIVED, key)
+        super()._take_bytes(won)
+
+    def _outcome(self, now: datetime) -> Outcome:
+        with self._reading() as cursor:
+            oldest = self._files.oldest_left(cursor, now)
+            without_date = self._files.count_without_date(cursor, most=MOST_WITHOUT_DATE + 1)
+        return self._outcome_of(
+            now - self._request.restore_window,
+            oldest,
+            restore_window_seconds=round(self._request.restore_window.total_seconds()),
+            without_deleted_at=min(without_date, MOST_WITHOUT_DATE),
+            without_deleted_at_is_floor=without_date > MOST_WITHOUT_DATE,
+        )

@@ -1,0 +1,128 @@
+"""Objects that were made from files: their keys, by the operator's own queries."""
+
+# The operator's SQL is put into ours as it is: that is what this module is for.
+# ruff: noqa: S608
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from filejobs_dagster.jobs.collecting.refused import (
+    NOTHING_CLAIMED,
+    ROLLED_BACK,
+    SourceRefused,
+    refusing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.jobs.deleted_files.request import DerivedQuery
+    from filejobs_dagster.postgres.connect import Connection
+
+    Raw = psycopg.RawCursor[TupleRow]
+
+NO_FILE = UUID(int=0)
+"""An id to plan with: an empty array would have no type, and be taken for any."""
+
+_STRING_CATEGORY, _PADDED = "S", "bpchar"
+
+
+class DerivedObjects:
+    """The queries of one run. They run with the search path of the role, as sources do.
+
+    The parameter is sent as an array of uuid; `RawCursor` leaves `%` alone. The closing
+    parenthesis stands on a line of its own, so that a comment at the end cannot swallow it.
+    """
+
+    def __init__(self, queries: Sequence[DerivedQuery], connection: Connection) -> None:
+        self._queries = tuple(queries)
+        self._connection = connection
+
+    def __bool__(self) -> bool:
+        """True when there is any query."""
+        return bool(self._queries)
+
+    def preflight(self) -> None:
+        """Let PostgreSQL plan every query and look at its column; must be in a transaction.
+
+        Raises:
+            SourceRefused: It refuses one, or the query returns something else than keys.
+        """
+        for query in self._queries:
+            self.plan(query)
+
+    def plan(self, query: DerivedQuery) -> Any:
+        """The plan of a query for one file, as EXPLAIN (FORMAT JSON) says it.
+
+        Raises:
+            SourceRefused: As `preflight`.
+        """
+        with self._raw() as cursor, refusing(query.name, "the derived query", NOTHING_CLAIMED):
+            cursor.execute(f"SELECT * FROM (\n{query.sql}\n) AS derived LIMIT 0", ([NO_FILE],))
+            _require_keys(cursor, query)
+            cursor.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {_keys_of(query)}", ([NO_FILE], 1))
+            row = cursor.fetchone()
+        return None if row is None else row[0]
+
+    def keys(self, files: Sequence[UUID], *, most: int | None = None) -> dict[str, None] | None:
+        """The keys of objects that were made from these files, each once, in no order.
+
+        Args:
+            files: Their ids. In the claim's transaction they are locked.
+            most: Give up when one query returns so many.
+
+        Returns:
+            None when it gave up.
+
+        Raises:
+            SourceRefused: PostgreSQL refuses a query.
+            psycopg.Error: It refuses some row of a query.
+        """
+        found: dict[str, None] = {}
+        with self._raw() as cursor:
+            for query in self._queries:
+                with refusing(query.name, "the derived query", ROLLED_BACK, rows_alone=True):
+                    cursor.execute(_keys_of(query), (list(files), most))
+                    found.update((key, None) for (key,) in cursor if key)
+                if most is not None and cursor.rowcount >= most:
+                    return None
+        return found
+
+    @contextmanager
+    def _raw(self) -> Iterator[Raw]:
+        """Resolve names as the role does; what follows finds the project's tables again."""
+        with psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor:
+            cursor.execute("SELECT current_setting('search_path')")
+            (projects,) = cursor.fetchone() or ("",)
+            cursor.execute("SET LOCAL search_path TO DEFAULT")
+            yield cursor
+            # After an error the transaction is over, and this setting with it.
+            cursor.execute("SELECT set_config('search_path', $1, true)", (projects,))
+
+
+def _keys_of(query: DerivedQuery) -> str:
+    return f"SELECT key::text FROM (\n{query.sql}\n) AS derived (key) LIMIT $2::bigint"
+
+
+def _require_keys(cursor: Raw, query: DerivedQuery) -> None:
+    columns = cursor.description or []
+    found = f"{len(columns)} columns"
+    if len(columns) == 1:
+        cursor.execute(
+            "SELECT typname, typcategory FROM pg_type WHERE oid = $1::oid", (columns[0].type_code,)
+        )
+        name, category = cursor.fetchone() or ("", "")
+        if category == _STRING_CATEGORY and name != _PADDED:
+            return
+        found = f"a column of type {name}"
+    raise SourceRefused(
+        f"The derived query {query.name!r} returns {found}. Select one column of keys as text; "
+        "write convert_from(…, 'UTF8') for bytea."
+    )

@@ -1,0 +1,70 @@
+"""Dagster's storage, as far as this job needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+
+class NotRemoved(Exception):
+    """One run could not be removed, wholly; the next run finds it again. The message says why."""
+
+
+@dataclass(frozen=True)
+class OldRun:
+    """A run that is over.
+
+    Attributes:
+        run_id: The Dagster run.
+        job: A name of the registry.
+        ended_at: When Dagster saw it end.
+        backfill: The backfill that it belongs to, or None.
+        awaits_retry: True when it failed, is to be started again, and was not yet.
+    """
+
+    run_id: str
+    job: str
+    ended_at: datetime
+    backfill: str | None = None
+    awaits_retry: bool = False
+
+
+class History(Protocol):
+    """What the storage of one Dagster instance is asked."""
+
+    @property
+    def lasting(self) -> bool:
+        """False when the instance, and everything in it, goes with this process."""
+        ...
+
+    def over(self, before: datetime) -> Iterator[Sequence[OldRun]]:
+        """Pages of this installation's runs that are over and did not change since `before`.
+
+        In the order in which they were created. The next page is read before one is handed out, so
+        that its runs may be removed.
+        """
+        ...
+
+    def leaned_on(self, run_ids: Sequence[str], since: datetime) -> set[str]:
+        """Those of the runs that another repeats which is not over or changed after `since`."""
+        ...
+
+    def open_backfills(self, backfills: Iterable[str]) -> set[str]:
+        """Those of the backfills that are not over."""
+        ...
+
+    def not_over(self, run_ids: Sequence[str]) -> set[str]:
+        """Those of the runs that the storage knows and does not call over."""
+        ...
+
+    def remove(self, run_id: str) -> None:
+        """Remove a run with all that is kept of it; what is gone already is fine.
+
+        Raises:
+            NotRemoved: Something of it could not be removed.
+        """
+        ...

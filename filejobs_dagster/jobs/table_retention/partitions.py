@@ -1,0 +1,165 @@
+"""Partitions of which every row is past the cutoff: detached and dropped as a whole.
+
+The upper bound decides, never the lower one nor the name. Both steps are one transaction, together
+with the audit event, so DETACH … CONCURRENTLY is out: it cannot be part of one. The lock that they
+need keeps everybody out of the table while they last, an instant, so it is waited for one second
+and no longer: those who want to read would queue behind the wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from filejobs_dagster.jobs.table_retention import moments
+from filejobs_dagster.jobs.table_retention.target import Relation
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.table_retention.session import Raw
+    from filejobs_dagster.jobs.table_retention.target import Target
+
+PATIENCE = "1s"
+"""How long the lock is waited for; all readers queue behind it."""
+
+# Below a partition that goes nothing needs to be asked. `TO ('…')` alone is one bound of one
+# column; DEFAULT, MAXVALUE and bounds of several columns are left to the rows.
+_PAST = """
+WITH part AS (
+    SELECT tree.relid::oid AS oid, tree.parentrelid AS parent, tree.level,
+           pg_get_expr(pg_class.relpartbound, pg_class.oid) AS bounds
+      FROM pg_partition_tree($1) AS tree
+      JOIN pg_class ON pg_class.oid = tree.relid
+      JOIN pg_partitioned_table ON partrelid = tree.parentrelid
+      JOIN pg_attribute ON attrelid = partrelid AND attnum = partattrs[0]
+     WHERE tree.level > 0 AND partstrat = 'r' AND partnatts = 1 AND attname = $2),
+     bounded AS (
+    SELECT part.*, substring(bounds FROM $bound$TO \\('([^']*)'\\)$bound$) AS upper_bound
+      FROM part)
+SELECT bounded.oid, part_schema.nspname, part_class.relname,
+       parent_class.oid, parent_schema.nspname, parent_class.relname, bounds,
+       (SELECT sum(greatest(reltuples, 0))::bigint
+          FROM pg_partition_tree(bounded.oid) JOIN pg_class ON pg_class.oid = relid
+         WHERE isleaf)
+  FROM bounded
+  JOIN pg_class AS part_class ON part_class.oid = bounded.oid
+  JOIN pg_namespace AS part_schema ON part_schema.oid = part_class.relnamespace
+  JOIN pg_class AS parent_class ON parent_class.oid = bounded.parent
+  JOIN pg_namespace AS parent_schema ON parent_schema.oid = parent_class.relnamespace
+ WHERE upper_bound IS NOT NULL AND {past}
+ ORDER BY level, bounds
+"""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition that is past the cutoff.
+
+    Attributes:
+        relation: The partition.
+        parent: What it is a partition of.
+        bounds: As PostgreSQL writes them, times in UTC.
+        estimate: How many rows PostgreSQL believes it holds; 0 when it never counted.
+    """
+
+    relation: Relation
+    parent: Relation
+    bounds: str
+    estimate: int
+
+
+def reason_to_keep(target: Target) -> str | None:
+    """Why partitions are not dropped as a whole, or None; their rows go one by one then."""
+    rule = target.rule
+    if rule.where is not None or rule.except_ is not None:
+        return "a partition may hold rows that the conditions keep"
+    if target.children:
+        return "the children of its rows are deleted with them"
+    if target.foreign_keys:
+        names = ", ".join(dict.fromkeys(str(key.relation) for key in target.foreign_keys))
+        return f"foreign keys of {names} refer to the table"
+    if target.delete_triggers:
+        return "a trigger looks at each deletion"
+    if not target.owned:
+        return "the role does not own the table"
+    return None
+
+
+def partitions_past(cursor: Raw, target: Target, cutoff: datetime) -> list[Partition]:
+    """The partitions whose upper bound is at or before the cutoff, outermost first."""
+    past = moments.bound_is_past(
+        sql.Identifier("upper_bound"), target.time, target.rule.time_zone, cutoff
+    )
+    before, after = _PAST.split("{past}")
+    cursor.execute(
+        sql.SQL("{}{}{}").format(sql.SQL(before), past, sql.SQL(after)),
+        (target.table.oid, target.time.name),
+    )
+    found: list[Partition] = []
+    inside: set[int] = set()
+    for (
+        oid,
+        schema,
+        name,
+        parent,
+        parent_schema,
+        parent_name,
+        bounds,
+        estimate,
+    ) in cursor.fetchall():
+        partition = Partition(
+            Relation(int(oid), str(schema), str(name)),
+            Relation(int(parent), str(parent_schema), str(parent_name)),
+            str(bounds),
+            int(estimate or 0),
+        )
+        if partition.parent.oid in inside:
+            inside.add(partition.relation.oid)
+            continue
+        inside.add(partition.relation.oid)
+        found.append(partition)
+    return found
+
+
+def drop(cursor: Raw, target: Target, partition: Partition, cutoff: datetime) -> bool:
+    """Detach a partition and drop it, in the caller's transaction.
+
+    Returns:
+        False when it is not past the cutoff any more, or holds a row with an infinite time; then
+        nothing was done.
+    """
+    cursor.execute("SELECT current_setting('lock_timeout')")
+    (before,) = cursor.fetchone() or ("0",)
+    cursor.execute("SELECT set_config('lock_timeout', $1, true)", (PATIENCE,))
+    for relation in (partition.parent, partition.relation):
+        cursor.execute(
+            sql.SQL("LOCK TABLE ONLY {} IN ACCESS EXCLUSIVE MODE").format(relation.quoted)
+        )
+    # Under the lock: somebody may have detached it, or attached it with other bounds.
+    still = partitions_past(cursor, target, cutoff)
+    if (partition.relation, partition.bounds) not in [(one.relation, one.bounds) for one in still]:
+        return False
+    if _has_infinite_time(cursor, target, partition):
+        return False
+    cursor.execute(
+        sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(
+            partition.parent.quoted, partition.relation.quoted
+        )
+    )
+    # Without CASCADE: what depends on the partition, such as a view, keeps it.
+    cursor.execute(sql.SQL("DROP TABLE {}").format(partition.relation.quoted))
+    cursor.execute("SELECT set_config('lock_timeout', $1, true)", (before,))
+    return True
+
+
+def _has_infinite_time(cursor: Raw, target: Target, partition: Partition) -> bool:
+    """A partition without a lower bound can hold -infinity, which is no time."""
+    cursor.execute(
+        sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {} = '-infinity')").format(
+            partition.relation.quoted, target.time.quoted
+        )
+    )
+    return cursor.fetchone() == (True,)

@@ -1,0 +1,279 @@
+"""From a rule to its table, as the database knows it; or the reason why it is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from filejobs_dagster.jobs.table_retention import moments
+from filejobs_dagster.jobs.table_retention.foreign_keys import (
+    foreign_keys_to,
+    refuse_reaching_own_tables,
+)
+from filejobs_dagster.jobs.table_retention.own import chained_by, own_relative
+from filejobs_dagster.jobs.table_retention.refused import RuleRefused
+from filejobs_dagster.jobs.table_retention.target import Child, Column, Relation, Target
+from filejobs_dagster.settings.conditions import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from filejobs_dagster.jobs.table_retention.session import Raw
+    from filejobs_dagster.settings import RetentionRuleSettings
+
+_TABLE = """
+SELECT pg_class.oid, nspname, relname, relkind::text, pg_has_role(relowner, 'USAGE'),
+       ARRAY(SELECT privilege
+               FROM unnest(ARRAY['SELECT', 'UPDATE', 'DELETE']) AS needed (privilege)
+              WHERE NOT has_table_privilege(pg_class.oid, privilege)),
+       EXISTS (SELECT FROM pg_inherits JOIN pg_class AS heir ON heir.oid = inhrelid
+                WHERE inhparent = pg_class.oid AND NOT heir.relispartition),
+       EXISTS (SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid AND ev_type IN ('2', '4')),
+       EXISTS (SELECT FROM pg_partition_tree(pg_class.oid)
+                 JOIN pg_trigger ON tgrelid = relid
+                WHERE NOT tgisinternal AND tgtype & 8 > 0),
+       (SELECT relid::regclass::text
+          FROM pg_partition_tree(pg_class.oid) JOIN pg_class AS part ON part.oid = relid
+         WHERE part.relkind = 'f' LIMIT 1)
+  FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+ WHERE pg_class.oid = to_regclass($1)
+"""
+
+_KINDS = {
+    "v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence",
+    "i": "an index", "I": "an index", "c": "a type",
+}  # fmt: skip
+
+_COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod), attnotnull, attgenerated::text
+  FROM pg_attribute
+ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+"""
+
+# The primary key, or a unique index that can stand for it: whole, checked at once, without NULL.
+_KEY = """
+SELECT array_agg(attname::text ORDER BY place)
+  FROM pg_index
+ CROSS JOIN LATERAL unnest(indkey::int2[]) WITH ORDINALITY AS part (attnum, place)
+  LEFT JOIN pg_attribute ON attrelid = indrelid AND pg_attribute.attnum = part.attnum
+ WHERE indrelid = $1 AND indisunique AND indisvalid AND indimmediate
+   AND indpred IS NULL AND indexprs IS NULL AND place <= indnkeyatts
+ GROUP BY indexrelid, indisprimary
+HAVING bool_and(attnotnull)
+ ORDER BY indisprimary DESC, count(*), indexrelid
+ LIMIT 1
+"""
+
+_PARTITIONED_BY = """
+SELECT attname
+  FROM pg_partition_tree($1)
+  JOIN pg_partitioned_table ON partrelid = relid
+ CROSS JOIN LATERAL unnest(partattrs::int2[]) AS part (attnum)
+  JOIN pg_attribute ON attrelid = partrelid AND pg_attribute.attnum = part.attnum
+"""
+
+
+def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
+    """Look up everything that the rule's statements need.
+
+    Args:
+        cursor: In a transaction with the role's own search path.
+        rule: The rule.
+
+    Raises:
+        RuleRefused: There is no such table or column, or the rule would be unsafe there.
+    """
+    table, facts = _table(cursor, rule.table)
+    columns = _columns(cursor, table)
+    time = _time(cursor, table, columns, rule)
+    key = _key(cursor, table, columns)
+    refuse_reaching_own_tables(cursor, table)
+    children = list(_children(cursor, rule, table, key))
+    return Target(
+        rule=rule,
+        table=table,
+        partitioned=facts["kind"] == "p",
+        time=time,
+        key=key,
+        scrub=_scrubbed(cursor, table, columns, rule, key),
+        children=tuple(child for child, _ in children),
+        foreign_keys=foreign_keys_to(cursor, table),
+        lacking=tuple(
+            f"{privilege} on {relation}"
+            for relation, missing in [
+                (table, facts["lacking"]),
+                # Rows of a child are not locked first, so that UPDATE is not needed.
+                *((child.relation, missing - {"UPDATE"}) for child, missing in children),
+            ]
+            for privilege in sorted(missing)
+        ),
+        owned=facts["owned"],
+        delete_triggers=facts["triggers"],
+    )
+
+
+def _table(cursor: Raw, written: str) -> tuple[Relation, dict[str, Any]]:
+    cursor.execute(_TABLE, (written,))
+    row = cursor.fetchone()
+    if row is None:
+        cursor.execute("SELECT current_user, current_setting('search_path')")
+        role, path = cursor.fetchone() or ("", "")
+        raise RuleRefused(
+            f"there is no table {written} for the role {role}, whose search path is {path}",
+            "name the schema as well, and GRANT USAGE on it",
+        )
+    oid, schema, name, kind, owned, lacking, heirs, rules, triggers, foreign = row
+    table = Relation(int(oid), str(schema), str(name))
+    own = own_relative(cursor, table.oid)
+    if own is not None:
+        raise RuleRefused(
+            f"{written} is {own}, a table of this project's, which its own jobs look after",
+            "take the rule out; audit_trim shortens the audit log, and job_run is kept",
+        )
+    if kind not in ("r", "p"):
+        raise RuleRefused(
+            f"{table} is {_KINDS.get(kind, 'no table')}", "name the table that holds the rows"
+        )
+    if schema in ("pg_catalog", "information_schema"):
+        raise RuleRefused(f"{table} is a table of PostgreSQL's own", "take the rule out")
+    chain = chained_by(cursor, table.oid)
+    if chain is not None:
+        raise RuleRefused(
+            f"{table} looks like a chained log: its column {chain} names the row before, and "
+            "without its beginning the chain proves nothing",
+            "shorten such a log with what wrote the chain",
+        )
+    if heirs:
+        raise RuleRefused(
+            f"other tables inherit from {table}, and its primary key does not cover their rows",
+            "write a rule for each of them, or make them partitions",
+        )
+    if rules:
+        raise RuleRefused(
+            f"{table} has a RULE on DELETE or UPDATE, which changes what a statement does",
+            "use a trigger instead",
+        )
+    if foreign is not None:
+        raise RuleRefused(
+            f"the partition {foreign} of {table} is a foreign table, whose rows are elsewhere",
+            "write rules for the other partitions",
+        )
+    if "SELECT" in lacking:
+        raise RuleRefused(
+            f"the role lacks SELECT on {table}", f"GRANT SELECT ON {table} to the role of the jobs"
+        )
+    return table, {"kind": kind, "owned": owned, "lacking": set(lacking), "triggers": triggers}
+
+
+def _columns(cursor: Raw, table: Relation) -> dict[str, tuple[str, bool, bool]]:
+    """Each column with its type, and whether it is NOT NULL and generated."""
+    cursor.execute(_COLUMNS, (table.oid,))
+    return {
+        str(name): (str(kind), bool(not_null), bool(generated))
+        for name, kind, not_null, generated in cursor.fetchall()
+    }
+
+
+def _named(table: Relation, columns: Iterable[str], written: str) -> str:
+    name = name_of(written)
+    if name not in columns:
+        raise RuleRefused(
+            f"{table} has no column {name}",
+            "write one that it has; a name with capital letters in double quotes: '\"sentAt\"'",
+        )
+    return name
+
+
+def _time(
+    cursor: Raw,
+    table: Relation,
+    columns: dict[str, tuple[str, bool, bool]],
+    rule: RetentionRuleSettings,
+) -> Column:
+    name = _named(table, columns, rule.time)
+    column = Column(name, columns[name][0])
+    kind = moments.kind_of(column)
+    if kind is None:
+        raise RuleRefused(
+            f"{table}.{name} is of type {column.type}",
+            "a time is a timestamptz, a timestamp or a date",
+        )
+    if kind == moments.TIMESTAMP and rule.time_zone is None:
+        raise RuleRefused(
+            f"{table}.{name} is a timestamp without time zone, and the rule does not say in which "
+            "zone it is written",
+            "add time_zone: UTC, or the zone of whoever writes it",
+        )
+    if kind == moments.TIMESTAMPTZ and rule.time_zone is not None:
+        raise RuleRefused(
+            f"{table}.{name} has a time zone of its own", "take time_zone out of the rule"
+        )
+    _require_zone(cursor, rule.time_zone)
+    return column
+
+
+def _require_zone(cursor: Raw, zone: str | None) -> None:
+    if zone is None:
+        return
+    try:
+        cursor.execute("SELECT now() AT TIME ZONE $1", (zone,))
+    except psycopg.errors.InvalidParameterValue:
+        raise RuleRefused(
+            f"PostgreSQL knows no time zone {zone}", "write UTC, or a name of the IANA list"
+        ) from None
+
+
+def _key(
+    cursor: Raw, table: Relation, columns: dict[str, tuple[str, bool, bool]]
+) -> tuple[Column, ...]:
+    cursor.execute(_KEY, (table.oid,))
+    row = cursor.fetchone()
+    if row is None:
+        raise RuleRefused(
+            f"{table} has no primary key, and no unique index that can stand for it",
+            "add one: rows are taken in batches by their key",
+        )
+    return tuple(Column(name, columns[name][0]) for name in row[0])
+
+
+def _scrubbed(
+    cursor: Raw,
+    table: Relation,
+    columns: dict[str, tuple[str, bool, bool]],
+    rule: RetentionRuleSettings,
+    key: tuple[Column, ...],
+) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(_named(table, columns, written) for written in rule.scrub))
+    cursor.execute(_PARTITIONED_BY, (table.oid,))
+    fixed = {column.name for column in key} | {str(row[0]) for row in cursor.fetchall()}
+    for name in names:
+        _, not_null, generated = columns[name]
+        if not_null or generated or name in fixed:
+            what = "NOT NULL" if not_null else "generated" if generated else "part of a key"
+            raise RuleRefused(
+                f"{table}.{name} cannot be scrubbed: it is {what}",
+                "name columns that may become NULL",
+            )
+    return names
+
+
+def _children(
+    cursor: Raw, rule: RetentionRuleSettings, table: Relation, key: tuple[Column, ...]
+) -> Iterable[tuple[Child, set[str]]]:
+    if rule.children and len(key) != 1:
+        raise RuleRefused(
+            f"the rule has children, and the key of {table} has {len(key)} columns",
+            "let a foreign key with ON DELETE CASCADE take the children",
+        )
+    for child in rule.children:
+        relation, facts = _table(cursor, child.table)
+        if relation.oid == table.oid:
+            raise RuleRefused(
+                f"{table} is a child of its own",
+                "let a foreign key with ON DELETE CASCADE take the rows below a row",
+            )
+        refuse_reaching_own_tables(cursor, relation)
+        columns = _columns(cursor, relation)
+        name = _named(relation, columns, child.column)
+        yield Child(relation, Column(name, columns[name][0])), facts["lacking"]

@@ -1,0 +1,204 @@
+"""One run: every rule in turn, a batch at a time, until nothing is due or a limit says stop.
+
+Turns are what keeps a rule without end, or one whose statements take long, from starving the
+others. What is wrong with a rule is recorded with it, and fails the run when all have had their
+turns.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.table_retention.look import Plan, counted, oldest
+from filejobs_dagster.jobs.table_retention.record import Record
+from filejobs_dagster.jobs.table_retention.refused import RuleRefused, is_gone, said
+from filejobs_dagster.jobs.table_retention.resolving import resolve
+from filejobs_dagster.jobs.table_retention.session import IN_INDEX_ORDER, reading
+from filejobs_dagster.jobs.table_retention.work import Work
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.postgres.clock import database_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.table_retention.request import Request
+    from filejobs_dagster.jobs.table_retention.session import Raw
+    from filejobs_dagster.settings import RetentionRuleSettings
+
+MOST_COUNTED = 10_000
+"""Rows that are due, or left, are counted up to here, for each rule."""
+
+TOLD = 10
+"""How many failed rules a run's error names."""
+
+
+class Retention:
+    """One run at work."""
+
+    def __init__(self, context: RunContext, request: Request) -> None:
+        self._context = context
+        self._request = request
+        self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+        self._works = [Work(rule) for rule in chosen(request)]
+        database, connection = context.database, context.connection
+        with database.transaction(connection, read_only=True) as cursor:
+            self._now = database_now(cursor)
+        subset = request.only if len(self._works) < len(request.rules) else ()
+        self._record = Record(context, self._works, self._now, subset=subset)
+
+    def run(self) -> Outcome:
+        """Everything, from the first look to the outcome."""
+        for work in self._works:
+            if self._time_is_over():
+                break
+            self._asking(work, self._begin)
+        if self._context.live:
+            self._take_turns()
+            for work in self._works:
+                if work.plan is not None:
+                    self._asking(work, self._look_at_rest)
+        return self._outcome()
+
+    # The beginning ----------------------------------------------------------------------------
+
+    def _asking(self, work: Work, ask: Callable[[Raw, Work], None]) -> None:
+        """Ask something in a transaction of its own; what goes wrong is the rule's alone."""
+        try:
+            with reading(self._context.database, self._context.connection) as cursor:
+                ask(cursor, work)
+        except RuleRefused as refused:
+            work.failed = work.failed or str(refused)
+        except psycopg.Error as error:
+            if is_gone(self._context.connection):
+                raise
+            work.failed = work.failed or f"PostgreSQL refused: {said(error)}"
+
+    def _begin(self, cursor: Raw, work: Work) -> None:
+        plan = Plan.of(resolve(cursor, work.rule), self._now)
+        work.begin(plan)
+        unprivileged = plan.target.privileges()
+        if unprivileged is not None and self._context.live:
+            raise unprivileged
+        missing = plan.missing_indexes(cursor)
+        if missing and self._context.live:
+            raise missing[0].refusal()
+        refusals = [one.refusal() for one in missing]
+        if unprivileged is not None:
+            refusals.insert(0, unprivileged)
+        work.notes += [f"a live run refuses it: {one}" for one in refusals]
+        work.look = plan.look(cursor, MOST_COUNTED)
+        work.notes += plan.warnings(work.look)
+        self._say(work, f"{work.look.deletes} due, {work.look.scrubs} due to scrub")
+
+    # Turns ------------------------------------------------------------------------------------
+
+    def _take_turns(self) -> None:
+        waiting = [work for work in self._works if work.plan is not None and not work.done]
+        while waiting:
+            for work in list(waiting):
+                room = self._request.limit - self._record.acted
+                if room <= 0 or self._time_is_over():
+                    self._record.stopped = "limit" if room <= 0 else "max_runtime"
+                    return
+                work.step(self._context, self._record, room)
+                if work.done:
+                    waiting.remove(work)
+                self._say(work, f"deleted {work.tally.deleted:,}, scrubbed {work.tally.scrubbed:,}")
+
+    def _time_is_over(self) -> bool:
+        over = time.monotonic() >= self._ends_at
+        if over:
+            self._record.stopped = "max_runtime"
+        return over
+
+    def _say(self, work: Work, what: str) -> None:
+        self._context.log.info("rule %s: %s", work.rule.name, what)
+
+    # The end ----------------------------------------------------------------------------------
+
+    def _look_at_rest(self, cursor: Raw, work: Work) -> None:
+        """Count what is left, and since when the oldest of it is due."""
+        plan = work.plan
+        if plan is None:  # pragma: no cover - asked of works with a plan
+            return
+        cursor.execute(IN_INDEX_ORDER)
+        counts = [counted(cursor, each.count(MOST_COUNTED + 1), MOST_COUNTED) for each in plan.both]
+        work.left = ", ".join(
+            f"{count} {word}" for count, word in zip(counts, ("due", "due to scrub"), strict=False)
+        )
+        left = [
+            moment + (self._now - each.cutoff)
+            for each in plan.both
+            if (moment := oldest(cursor, each)) is not None
+        ]
+        work.oldest_left = min(left, default=None)
+
+    def _outcome(self) -> Outcome:
+        record, works = self._record, self._works
+        if record.stopped is not None and not any(work.plan or work.failed for work in works):
+            raise JobFailed(
+                f"The run's time ({self._request.max_runtime}) was over before it had looked at "
+                "one rule. Give it more max_runtime."
+            )
+        failed = [work for work in works if work.failed is not None]
+        refused = sum(tally.refused + tally.not_won for tally in record.tallies)
+        swept = (
+            self._context.live
+            and record.stopped is None
+            and not failed
+            and not refused
+            and not record.subset
+        )
+        oldest_left = min((work.oldest_left for work in works if work.oldest_left), default=None)
+        decided = any(work.look is not None for work in works)
+        return Outcome(
+            scanned=self._scanned() if decided else None,
+            acted=record.acted if decided else None,
+            detail=record.final(swept=swept, oldest_left=oldest_left),
+            error=_error(works, failed) or self._nothing_worked(refused),
+        )
+
+    def _scanned(self) -> int:
+        if self._context.live:
+            return sum(tally.scanned for tally in self._record.tallies)
+        looks = [work.look for work in self._works if work.look is not None]
+        return sum(look.deletes.rows + look.scrubs.rows for look in looks)
+
+    def _nothing_worked(self, refused: int) -> str | None:
+        """A run in which every item failed has failed."""
+        if not refused or self._record.acted:
+            return None
+        reasons = [work.why_refused for work in self._works if work.why_refused is not None]
+        why = reasons[0] if reasons else "a trigger left them alone"
+        return (
+            f"Of {self._scanned():,} due rows none could be taken: {why}. Look at the foreign keys "
+            "and triggers of the tables."
+        )
+
+
+def chosen(request: Request) -> list[RetentionRuleSettings]:
+    """The rules that a run takes.
+
+    Raises:
+        JobFailed: One that it names is not in the settings.
+    """
+    unknown = sorted(set(request.only) - {rule.name for rule in request.rules})
+    if unknown:
+        known = ", ".join(rule.name for rule in request.rules)
+        raise JobFailed(f"No rule is called {', '.join(unknown)}. The settings have: {known}.")
+    return [rule for rule in request.rules if not request.only or rule.name in request.only]
+
+
+def _error(works: list[Work], failed: list[Work]) -> str | None:
+    if not failed:
+        return None
+    lines = [f"{work.rule.name}: {work.failed}" for work in failed[:TOLD]]
+    if len(failed) > TOLD:
+        lines.append(f"and {len(failed) - TOLD:,} more, see `rules` in the record")
+    verb = "was" if len(failed) == 1 else "were"
+    return "\n".join([f"{len(failed)} of {len(works)} rules {verb} not carried out.", *lines])

@@ -1,0 +1,227 @@
+"""Every statement about the rows of a rule.
+
+Identifiers are quoted, values are literals or parameters. The operator's conditions stand between
+parentheses on lines of their own. A row is taken only where the condition is true and the
+exemption is false: NULL, which means that nobody knows, keeps it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from psycopg import sql
+
+from filejobs_dagster.jobs.table_retention import moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.table_retention.target import Child, Target
+
+Fate = Literal["deleted", "scrubbed"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row that is locked.
+
+    Attributes:
+        key: Its key, as text.
+        time: Its time, as text, as it stands in the column.
+        moment: The moment that it stands for, as text in UTC.
+    """
+
+    key: tuple[str, ...]
+    time: str
+    moment: str
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The statements for one fate of the rows of one table.
+
+    Attributes:
+        target: The table.
+        fate: What becomes of the rows.
+        cutoff: Rows before it are due.
+        delete_cutoff: Rows before it are deleted; only for counting what is scrubbed alone.
+    """
+
+    target: Target
+    fate: Fate
+    cutoff: datetime
+    delete_cutoff: datetime
+
+    def due(self) -> sql.Composed:
+        """The condition that a row is due; every statement repeats all of it."""
+        rule = self.target.rule
+        parts: list[sql.Composable] = [self._past(self.cutoff)]
+        if rule.where is not None:
+            parts.append(_true(rule.where))
+        if rule.except_ is not None:
+            parts.append(_false(rule.except_))
+        if self.fate == "scrubbed":
+            parts.append(self._unscrubbed())
+        return sql.SQL("\n   AND ").join(parts)
+
+    def _past(self, cutoff: datetime) -> sql.Composed:
+        return moments.past(self.target.time, self.target.rule.time_zone, cutoff)
+
+    def _unscrubbed(self) -> sql.Composed:
+        columns = [
+            sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in self.target.scrub
+        ]
+        return sql.SQL("({})").format(sql.SQL(" OR ").join(columns))
+
+    def page(self, after: Row | None, size: int, *, lock: bool) -> sql.Composed:
+        """SQL for the next due rows in the order of time and key, locked where asked.
+
+        SKIP LOCKED: a row that somebody holds is not waited for. What they make of it decides.
+        """
+        target = self.target
+        order = target.order
+        since: sql.Composable = sql.SQL("")
+        if after is not None:
+            known = dict(zip((each.name for each in target.key), after.key, strict=True))
+            known[target.time.name] = after.time
+            values = sql.SQL(", ").join(
+                sql.SQL("{}::{}").format(sql.Literal(known[each.name]), each.cast) for each in order
+            )
+            columns = sql.SQL(", ").join(each.quoted for each in order)
+            since = sql.SQL("\n   AND ({}) > ({})").format(columns, values)
+        return sql.SQL(
+            "SELECT {time}::text, {instant}::text, {key}\n  FROM {table}\n WHERE {due}{since}"
+            "\n ORDER BY {order}\n LIMIT {size}{lock}"
+        ).format(
+            time=target.time.quoted,
+            instant=moments.instant(target.time, target.rule.time_zone),
+            key=sql.SQL(", ").join(sql.SQL("{}::text").format(each.quoted) for each in target.key),
+            table=target.table.quoted,
+            due=self.due(),
+            since=since,
+            order=sql.SQL(", ").join(target.in_order()),
+            size=sql.Literal(size),
+            lock=sql.SQL("\n   FOR UPDATE SKIP LOCKED" if lock else ""),
+        )
+
+    def take(self) -> sql.Composed:
+        """SQL that deletes or scrubs the rows whose keys are `$1`, `$2`, … (`text[]`).
+
+        It repeats every predicate of the page, although the rows are locked.
+        """
+        target = self.target
+        mine = sql.SQL("{}\n   AND {}").format(self._chosen(), self.due())
+        if self.fate == "deleted":
+            return sql.SQL("DELETE FROM {}\n WHERE {}").format(target.table.quoted, mine)
+        nulls = sql.SQL(", ").join(
+            sql.SQL("{} = NULL").format(sql.Identifier(name)) for name in target.scrub
+        )
+        return sql.SQL("UPDATE {}\n   SET {}\n WHERE {}").format(target.table.quoted, nulls, mine)
+
+    def _chosen(self) -> sql.Composed:
+        """The condition that a row's key is among those in `$1`, `$2`, …."""
+        key = self.target.key
+        numbers = range(1, len(key) + 1)
+        chosen = [sql.Identifier(f"key_{number}") for number in numbers]
+        return sql.SQL(
+            "({keys}) IN (SELECT {casts} FROM unnest({arrays}) AS chosen ({chosen}))"
+        ).format(
+            keys=sql.SQL(", ").join(each.quoted for each in key),
+            casts=sql.SQL(", ").join(
+                sql.SQL("chosen.{}::{}").format(name, each.cast)
+                for name, each in zip(chosen, key, strict=True)
+            ),
+            arrays=sql.SQL(", ").join(sql.SQL(f"${number}::text[]") for number in numbers),
+            chosen=sql.SQL(", ").join(chosen),
+        )
+
+    def take_children(self, child: Child) -> sql.Composed:
+        """SQL that deletes the rows of a child table that belong to the keys in `$1`."""
+        (key,) = self.target.key
+        return sql.SQL(
+            "DELETE FROM {table}\n WHERE {column} IN (SELECT chosen.key_1::{cast}"
+            " FROM unnest($1::text[]) AS chosen (key_1))"
+        ).format(
+            table=child.relation.quoted,
+            column=child.column.quoted,
+            cast=key.cast,
+        )
+
+    def count(self, most: int) -> sql.Composed:
+        """SQL that counts due rows, up to `most`; what is deleted is not counted as scrubbed."""
+        only: sql.Composable = sql.SQL("")
+        if self.fate == "scrubbed":
+            only = sql.SQL("\n   AND NOT {}").format(self._past(self.delete_cutoff))
+        return sql.SQL(
+            "SELECT count(*) FROM (SELECT FROM {} WHERE {}{}\n ORDER BY {} LIMIT {}) AS due"
+        ).format(
+            self.target.table.quoted,
+            self.due(),
+            only,
+            self.target.in_order()[0],
+            sql.Literal(most),
+        )
+
+    def oldest(self) -> sql.Composed:
+        """SQL for the moment of the oldest due row, or no row."""
+        moment = moments.instant(self.target.time, self.target.rule.time_zone)
+        # A year that no client's calendar holds would make every reader of the record fail.
+        return sql.SQL(
+            "SELECT greatest({}, '0001-01-03Z'::timestamptz) FROM {} WHERE {}\n ORDER BY {} LIMIT 1"
+        ).format(moment, self.target.table.quoted, self.due(), self.target.in_order()[0])
+
+    def still_past(self) -> sql.Composed:
+        """SQL that counts those of the keys in `$1`, `$2`, … whose time is past the cutoff."""
+        return sql.SQL("SELECT count(*) FROM {}\n WHERE {}\n   AND {}").format(
+            self.target.table.quoted, self._chosen(), self._past(self.cutoff)
+        )
+
+    def without_time(self, most: int) -> sql.Composed:
+        """SQL that looks at up to `most` rows without a time of each kind.
+
+        It returns how many of them the conditions mean, and how many it looked at.
+        """
+        rule, name = self.target.rule, self.target.time.quoted
+        conditions: list[sql.Composable] = [sql.SQL("true")]
+        if rule.where is not None:
+            conditions.append(_true(rule.where))
+        if rule.except_ is not None:
+            conditions.append(_false(rule.except_))
+        # Three look-ups instead of one OR: each is served by the index on the time. The conditions
+        # come behind the limit, so that rows which they do not mean cost no more than the others.
+        each = [
+            sql.SQL("(SELECT {} AS meant FROM {} WHERE {} {} LIMIT {})").format(
+                sql.SQL(" AND ").join(conditions),
+                self.target.table.quoted,
+                name,
+                test,
+                sql.Literal(most),
+            )
+            for test in (sql.SQL("IS NULL"), sql.SQL("= 'infinity'"), sql.SQL("= '-infinity'"))
+        ]
+        return sql.SQL(
+            "SELECT count(*) FILTER (WHERE meant), count(*) FROM ({}) AS timeless"
+        ).format(sql.SQL(" UNION ALL ").join(each))
+
+
+def keys_as_arrays(rows: Sequence[Row]) -> list[list[str]]:
+    """The keys of rows, an array for each of their columns."""
+    return [list(column) for column in zip(*(row.key for row in rows), strict=True)]
+
+
+def row_of(answer: Sequence[str]) -> Row:
+    """A row of a page."""
+    time, moment, *key = answer
+    return Row(tuple(key), time, moment)
+
+
+def _true(condition: str) -> sql.Composed:
+    # On lines of its own, so that nothing which closes it can be swallowed. Not `IS TRUE`, which
+    # says the same in a WHERE, but would hide the condition from partial indexes.
+    return sql.SQL("(\n{}\n)").format(sql.SQL(condition))
+
+
+def _false(condition: str) -> sql.Composed:
+    return sql.SQL("NOT {}").format(_true(condition))

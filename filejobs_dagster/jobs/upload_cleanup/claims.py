@@ -1,0 +1,181 @@
+"""Claims on rows in `cleanup`, and what is written of them: each repeats the fencing number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+from filejobs_dagster.jobs.upload_cleanup.statements import (
+    ANY_DUE,
+    BEGINNING,
+    CANDIDATES,
+    CLAIM,
+    CLEAN,
+    END,
+    FIRST_ID,
+    LEAVE,
+    OLDEST_LEFT,
+    RETAIN,
+    TAKE_OVER,
+)
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.jobs.upload_cleanup.request import BackOff, Request
+    from filejobs_dagster.ledger.words import Window
+    from filejobs_dagster.objects.removal import Locked
+
+_LAST_DAY = datetime(9998, 12, 31, tzinfo=timezone.utc)
+"""Locks can be set for longer than a calendar goes on."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which rows a run may claim: due at its cutoff, collectable within its window.
+
+    Attributes:
+        cutoff: The database's time when the run began.
+        begins: Inclusive.
+        ends: Exclusive.
+    """
+
+    cutoff: datetime
+    begins: datetime
+    ends: datetime
+
+    @classmethod
+    def of(cls, window: Window, cutoff: datetime) -> Span:
+        """The span of a run."""
+        return cls(cutoff, window.begins or BEGINNING, window.ends or END)
+
+    @property
+    def values(self) -> dict[str, datetime]:
+        """For the statements."""
+        return {"cutoff": self.cutoff, "begins": self.begins, "ends": self.ends}
+
+
+def claim(
+    cursor: psycopg.Cursor[TupleRow], span: Span, size: int, run_id: str, request: Request
+) -> list[Upload]:
+    """Claim up to `size` rows that nobody else holds, those first that are due the longest."""
+    cursor.execute(CLAIM, {**span.values, "size": size, "run": run_id, "lease": request.lease})
+    return [Upload(*row) for row in cursor.fetchall()]
+
+
+def candidates(
+    cursor: psycopg.Cursor[TupleRow], span: Span, size: int, after: Upload | None
+) -> list[Upload]:
+    """The rows that a claim would win, without claiming them."""
+    last = (BEGINNING, FIRST_ID) if after is None else (after.due, after.id)
+    cursor.execute(CANDIDATES, {**span.values, "size": size, "after": last[0], "after_id": last[1]})
+    return [Upload(*row) for row in cursor.fetchall()]
+
+
+def any_due(cursor: psycopg.Cursor[TupleRow], span: Span) -> bool:
+    """True when a claim would win something."""
+    cursor.execute(ANY_DUE, span.values)
+    return bool(one(cursor)[0])
+
+
+def oldest_left(cursor: psycopg.Cursor[TupleRow], span: Span) -> datetime | None:
+    """Since when the oldest row that was due before the cutoff has been waiting, dead or not."""
+    cursor.execute(OLDEST_LEFT, span.values)
+    moment: datetime | None = one(cursor)[0]
+    return moment
+
+
+def take_over(
+    cursor: psycopg.Cursor[TupleRow], run_id: str, back_off: BackOff
+) -> list[tuple[UUID, str, bool]]:
+    """Free the rows that abandoned runs had claimed. Only for the holder of the job's lock.
+
+    Returns:
+        Id, key, and whether the row is a dead letter now.
+    """
+    cursor.execute(TAKE_OVER, {"run": run_id, **_of(back_off)})
+    return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
+
+
+def clean(cursor: psycopg.Cursor[TupleRow], outcomes: Sequence[tuple[Upload, str]]) -> set[UUID]:
+    """Write that objects are gone, or were another's; return the rows whose claim still held."""
+    if not outcomes:
+        return set()
+    cursor.execute(
+        CLEAN, {**_claims([row for row, _ in outcomes]), "outcomes": [it for _, it in outcomes]}
+    )
+    return {row[0] for row in cursor.fetchall()}
+
+
+def leave(
+    cursor: psycopg.Cursor[TupleRow],
+    failures: Sequence[tuple[Upload, str]],
+    back_off: BackOff,
+    *,
+    counts: bool,
+) -> dict[UUID, bool]:
+    """Leave rows for later, with the reason.
+
+    Args:
+        cursor: In the transaction of the result.
+        failures: Each with its sanitised reason.
+        back_off: When they are tried again.
+        counts: False when the reason says nothing of the rows themselves.
+
+    Returns:
+        The rows whose claim still held, and whether each is a dead letter now.
+    """
+    if not failures:
+        return {}
+    cursor.execute(
+        LEAVE,
+        {
+            **_claims([row for row, _ in failures]),
+            "reasons": [reason for _, reason in failures],
+            "counts": counts,
+            **_of(back_off),
+        },
+    )
+    return {row[0]: row[1] for row in cursor.fetchall()}
+
+
+def retain(
+    cursor: psycopg.Cursor[TupleRow], locked: Sequence[tuple[Upload, Locked]], request: Request
+) -> set[UUID]:
+    """Write that a lock keeps objects; return the rows whose claim still held."""
+    if not locked:
+        return set()
+    cursor.execute(
+        RETAIN,
+        {
+            **_claims([row for row, _ in locked]),
+            "untils": [within_calendar(lock.until) for _, lock in locked],
+            "holds": [lock.legal_hold for _, lock in locked],
+            "look_again": request.look_again,
+        },
+    )
+    return {row[0] for row in cursor.fetchall()}
+
+
+def within_calendar(until: datetime | None) -> datetime | None:
+    """The moment, or the last one that the table can hold."""
+    return None if until is None else min(until, _LAST_DAY)
+
+
+def _claims(rows: Sequence[Upload]) -> Mapping[str, Any]:
+    return {"ids": [row.id for row in rows], "attempts": [row.attempt for row in rows]}
+
+
+def _of(back_off: BackOff) -> Mapping[str, Any]:
+    return {
+        "first": back_off.first,
+        "longest": back_off.longest,
+        "max_attempts": back_off.max_attempts,
+    }

@@ -1,0 +1,240 @@
+"""One run: abandoned claims, due rows in batches, what is uncertain, and what is left."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
+from filejobs_dagster.jobs.upload_cleanup.claims import (
+    Span,
+    any_due,
+    candidates,
+    claim,
+    oldest_left,
+    take_over,
+)
+from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
+from filejobs_dagster.jobs.upload_cleanup.reconciliation import Reconciliation
+from filejobs_dagster.jobs.upload_cleanup.removal import Batch
+from filejobs_dagster.jobs.upload_cleanup.statements import left
+from filejobs_dagster.jobs.upload_cleanup.totals import AMBIGUOUS, KEPT, WOULD_COLLECT
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.words import EVERYTHING
+from filejobs_dagster.objects.client import check_access
+from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
+from filejobs_dagster.objects.sides import conditional_delete_of
+from filejobs_dagster.postgres.transient import trying_again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
+    from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+
+MOST_COUNTED = 10_000
+"""What waits, is uncertain, retained or dead is counted up to here."""
+
+
+class Cleanup:
+    """One run at work. The methods follow the order in which things happen."""
+
+    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+        self._context = context
+        self._request = request
+        self._storage = storage
+        self._books = Bookkeeping(context, storage.bucket)
+        self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+
+    def run(self) -> Outcome:
+        """Everything, from the abandoned claims to the outcome."""
+        check_access(self._storage.client, self._storage.bucket)
+        self._storage.references.preflight()
+        if self._context.live:
+            trying_again(self._take_over)
+        cutoff = self._books.now()
+        span = Span.of(self._context.window, cutoff)
+        self._work(span)
+        # A backlog above the limit must not keep uncertain uploads from being asked about.
+        if self._context.window.everything and self._books.stopped in (None, "limit"):
+            Reconciliation(
+                self._context, self._request, self._storage, self._books, self._ends_at
+            ).run(cutoff)
+            if self._context.live and self._books.stopped is None:
+                # What has just been resolved to cleanup, or released.
+                self._work(span)
+        return self._outcome(span)
+
+    def _take_over(self) -> None:
+        with self._books.writing() as (cursor, totals, events):
+            rows = take_over(cursor, self._context.identity.run_id, self._request.back_off)
+            totals.taken_over += len(rows)
+            events.extend(
+                self._books.event_of_row("upload.dead_letter", row, key, reason="abandoned")
+                for row, key, dead in rows
+                if dead
+            )
+        if rows:
+            self._context.log.warning(
+                "%d uploads were claimed by a run that ended without a result; they are free "
+                "again.",
+                len(rows),
+            )
+
+    # Rows in cleanup ---------------------------------------------------------------------------
+
+    def _work(self, span: Span) -> None:
+        if not self._context.live:
+            for seen in self._seen(span):
+                self._report(seen)
+            return
+        batch = Batch(self._context, self._request, self._storage, self._books, self._manner())
+        for rows in self._claimed(span):
+            batch.run(rows)
+            self._books.say()
+
+    def _manner(self) -> Manner:
+        """In which manner this bucket removes; nothing is tried out."""
+        with self._books.reading() as cursor:
+            conditional = conditional_delete_of(
+                cursor, self._storage.endpoint_url, self._storage.bucket
+            )
+        try:
+            return manner_of(
+                self._storage.client,
+                self._storage.bucket,
+                purge_versions=self._storage.purge_versions,
+                conditional=conditional,
+            )
+        except VersioningUnknown as error:
+            raise JobFailed(f"{error} Nothing was claimed.") from error
+
+    def _claimed(self, span: Span) -> Iterator[list[Upload]]:
+        """Batches of claimed rows, until nothing is due or a limit says stop."""
+        while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
+            rows = trying_again(self._claim, span, min(room, self._request.batch_size))
+            if not rows:
+                return
+            yield rows
+        with self._books.reading() as cursor:
+            if any_due(cursor, span):
+                self._books.stopped = "limit" if self._room() <= 0 else "max_runtime"
+
+    def _room(self) -> int:
+        return self._request.limit - self._books.totals.claimed
+
+    def _claim(self, span: Span, size: int) -> list[Upload]:
+        """Rows, progress and the intent: one transaction."""
+        self._context.prove_alive()
+        self._books.batch += 1
+        with self._books.writing() as (cursor, totals, events):
+            rows = claim(cursor, span, size, self._context.identity.run_id, self._request)
+            totals.scanned += len(rows)
+            totals.claimed += len(rows)
+            if rows:
+                events.append(
+                    self._books.event_of_objects(
+                        "objects.delete.intent",
+                        keys=[row.key for row in rows],
+                        uploads={str(row.id): row.attempt for row in rows},
+                    )
+                )
+        return rows
+
+    # A dry run ---------------------------------------------------------------------------------
+
+    def _seen(self, span: Span) -> Iterator[list[Upload]]:
+        after: Upload | None = None
+        done = 0
+        while done < self._request.limit and time.monotonic() < self._ends_at:
+            size = min(self._request.batch_size, self._request.limit - done)
+            with self._books.reading() as cursor:
+                rows = candidates(cursor, span, size, after)
+            if not rows:
+                return
+            done += len(rows)
+            after = rows[-1]
+            yield rows
+            if len(rows) < size:
+                return
+        with self._books.reading() as cursor:
+            if candidates(cursor, span, 1, after):
+                reached = done >= self._request.limit
+                self._books.stopped = "limit" if reached else "max_runtime"
+
+    def _report(self, rows: Sequence[Upload]) -> None:
+        """What would happen, and no mutating call."""
+        self._books.batch += 1
+        kept = {row.id: self._storage.gate.owned(row.key) for row in rows}
+        findings = Findings()
+        try:
+            ready = look(
+                self._storage.client,
+                self._storage.bucket,
+                [row for row in rows if kept[row.id] is None],
+                findings,
+            )
+        except StorageRejected as rejected:
+            raise JobFailed(rejected.reason) from rejected
+        with self._books.writing() as (_, totals, _events):
+            totals.scanned += len(rows)
+            for row in rows:
+                if (reason := kept[row.id]) is not None:
+                    totals.note(KEPT + reason, row.key)
+            for row, _expected in ready:
+                totals.note(WOULD_COLLECT, row.key, findings.sizes.get(row.id))
+            for row, outcome in findings.outcomes:
+                totals.note(f"would be: {outcome}", row.key)
+            for row, lock in findings.locked:
+                totals.note("would be retained", row.key, why=str(lock))
+            for row, why in findings.failures:
+                totals.note("would be left for later", row.key, why=why)
+            for twin in findings.twins:
+                totals.show(AMBIGUOUS, twin)
+
+    # The end -----------------------------------------------------------------------------------
+
+    def _outcome(self, span: Span) -> Outcome:
+        totals, stopped = self._books.totals, self._books.stopped
+        if stopped == "max_runtime" and not totals.scanned:
+            raise JobFailed(
+                f"The run's time ({self._request.max_runtime}) was over before it had looked at "
+                "one upload, although some are due. Give it more max_runtime, or find out what "
+                "took so long: the bucket and the sources are asked first."
+            )
+        with self._books.reading() as cursor:
+            of_window = oldest_left(cursor, span)
+            oldest = oldest_left(cursor, Span.of(EVERYTHING, span.cutoff))
+            standing = left(cursor, most=MOST_COUNTED)
+        detail = (
+            totals.as_detail()
+            | standing
+            | {
+                "cutoff": span.cutoff.isoformat(),
+                "truncated": stopped is not None,
+                "stopped_reason": stopped,
+                "swept": self._context.live and stopped is None and of_window is None,
+                "oldest_left": None if oldest is None else oldest.isoformat(),
+            }
+        )
+        return Outcome(
+            scanned=totals.scanned,
+            acted=totals.cleaned,
+            detail=detail,
+            error=self._nothing_worked(),
+        )
+
+    def _nothing_worked(self) -> str | None:
+        """A run in which every item failed has failed."""
+        totals = self._books.totals
+        if not self._context.live or totals.progress or not totals.failures:
+            return None
+        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
+        return (
+            f"Of {totals.claimed:,} uploads none could be cleaned up ({fates}). Each is tried "
+            "again later. See the samples in the record; check the bucket's permissions, `owns` "
+            "and `protect` in filejobs.yaml, and which table still names the keys."
+        )

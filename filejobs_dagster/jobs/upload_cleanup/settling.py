@@ -1,0 +1,205 @@
+"""Writing the results of a batch: rows, totals, progress and audit in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
+from filejobs_dagster.jobs.upload_cleanup.totals import (
+    ALREADY_GONE,
+    AMBIGUOUS,
+    CLAIM_LOST,
+    CLEANED,
+    DEAD,
+    DELETED,
+    KEPT,
+    LEFT,
+    MARKED,
+    NEVER_ARRIVED,
+    RETAINED,
+    SUPERSEDED,
+    Totals,
+)
+from filejobs_dagster.ledger.progress import GivenUp
+from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.postgres.transient import trying_again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
+
+    import psycopg
+    from psycopg.rows import TupleRow
+
+    from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
+    from filejobs_dagster.jobs.upload_cleanup.looking import Findings
+    from filejobs_dagster.jobs.upload_cleanup.request import Request
+    from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+
+LONGEST_REASON = 500
+
+
+class Settling:
+    """Settles what is known of claimed rows, each while its claim still holds."""
+
+    def __init__(self, books: Bookkeeping, request: Request) -> None:
+        self._books = books
+        self._request = request
+
+    def settle(
+        self,
+        findings: Findings,
+        *,
+        counts: bool,
+        unanswered: Sequence[tuple[Upload, str]] = (),
+        stopped: str | None = None,
+    ) -> None:
+        """Write the results.
+
+        Args:
+            findings: What is known.
+            counts: Whether failures count towards the limit of attempts.
+            unanswered: Rows of which nothing is known, with the reason; theirs never counts.
+            stopped: Why the batch ended early, or None.
+
+        Raises:
+            GivenUp: The run's record stands already. The events were written all the same.
+        """
+        try:
+            trying_again(self._settle, findings, unanswered, counts=counts, stopped=stopped)
+        except GivenUp:
+            self.tell(findings, stopped=stopped)
+            raise
+
+    def tell(self, findings: Findings, *, stopped: str | None) -> None:
+        """Write only what became of objects, for a run that may write nothing else any more."""
+        if findings.known():
+            trying_again(self._books.write_events, [self._result(findings, stopped)])
+
+    def _settle(
+        self,
+        findings: Findings,
+        unanswered: Sequence[tuple[Upload, str]],
+        *,
+        counts: bool,
+        stopped: str | None,
+    ) -> None:
+        with self._books.writing() as (cursor, totals, events):
+            claims = _Written(cursor, self._request, findings, counts=counts)
+            claims.leave_unanswered(unanswered)
+            self._count(totals, findings, claims, unanswered)
+            events.extend(self._events(findings, claims))
+            events.append(self._result(findings, stopped, unanswered))
+
+    def _count(
+        self,
+        totals: Totals,
+        findings: Findings,
+        written: _Written,
+        unanswered: Sequence[tuple[Upload, str]],
+    ) -> None:
+        def note(row: Upload, fate: str, why: str | None = None) -> None:
+            totals.settled += 1
+            if row.id in written.held:
+                totals.note(fate, row.key, findings.sizes.get(row.id), why)
+            else:
+                totals.note(CLAIM_LOST, row.key, why=f"was to be written as {fate}")
+
+        for row, outcome in findings.outcomes:
+            note(row, outcome)
+        for row, lock in findings.locked:
+            note(row, RETAINED, str(lock))
+        for row, reason in findings.kept:
+            note(row, DEAD if row.id in written.dead else KEPT + reason, reason)
+        for row, reason in (*findings.failures, *unanswered):
+            note(row, DEAD if row.id in written.dead else LEFT, reason)
+        for twin in findings.twins:
+            totals.show(AMBIGUOUS, twin)
+        totals.freed += findings.freed
+        if findings.outcomes or findings.locked:
+            totals.refused_in_a_row = 0
+        totals.refused_in_a_row += len(findings.failures)
+
+    def _events(self, findings: Findings, written: _Written) -> Iterator[dict[str, Any]]:
+        event = self._books.event_of_row
+        for row, outcome in findings.outcomes:
+            if row.id in written.held:
+                yield event(
+                    "upload.cleaned", row.id, row.key, outcome=outcome, attempt=row.attempt,
+                    version_id=row.version, provider_id=row.provider_id,
+                )  # fmt: skip
+        for row, lock in findings.locked:
+            if row.id in written.held:
+                yield event("upload.retained", row.id, row.key, lock=str(lock))
+        for row, reason in (*findings.failures, *findings.kept):
+            if row.id in written.dead:
+                yield event(
+                    "upload.dead_letter", row.id, row.key, attempt=row.attempt,
+                    reason=_said(reason),
+                )  # fmt: skip
+
+    def _result(
+        self,
+        findings: Findings,
+        stopped: str | None,
+        unanswered: Sequence[tuple[Upload, str]] = (),
+    ) -> dict[str, Any]:
+        """What became of the intent: counts, and by name whatever was not simply deleted."""
+        keys: dict[str, list[str]] = {outcome: [] for outcome in CLEANED}
+        for row, outcome in findings.outcomes:
+            keys[outcome].append(row.key)
+        early: dict[str, Any] = {}
+        if stopped is not None:
+            early = {"left": [row.key for row, _ in unanswered], "stopped": _said(stopped)}
+        return self._books.event_of_objects(
+            "objects.delete.result",
+            deleted=len(keys[DELETED]),
+            marked=len(keys[MARKED]),
+            already_gone=keys[ALREADY_GONE],
+            never_arrived=keys[NEVER_ARRIVED],
+            superseded=keys[SUPERSEDED],
+            locked={row.key: str(lock) for row, lock in findings.locked},
+            kept={row.key: reason for row, reason in findings.kept},
+            failed={row.key: _said(reason) for row, reason in findings.failures},
+            **early,
+        )
+
+
+class _Written:
+    """What the fenced writes of one transaction won.
+
+    Attributes:
+        held: Rows whose claim still held.
+        dead: Those that are dead letters now.
+    """
+
+    def __init__(
+        self,
+        cursor: psycopg.Cursor[TupleRow],
+        request: Request,
+        findings: Findings,
+        *,
+        counts: bool,
+    ) -> None:
+        self._cursor = cursor
+        self._request = request
+        self.held: set[UUID] = clean(cursor, findings.outcomes)
+        self.dead: set[UUID] = set()
+        self.held |= retain(cursor, findings.locked, request)
+        kept = [(row, KEPT + reason) for row, reason in findings.kept]
+        self._leave([*findings.failures, *kept], counts=counts)
+
+    def leave_unanswered(self, rows: Sequence[tuple[Upload, str]]) -> None:
+        """Leave rows of which storage said nothing; that is no fault of theirs."""
+        self._leave(rows, counts=False)
+
+    def _leave(self, rows: Sequence[tuple[Upload, str]], *, counts: bool) -> None:
+        reasons = [(row, _said(reason)) for row, reason in rows]
+        left = leave(self._cursor, reasons, self._request.back_off, counts=counts)
+        self.held |= set(left)
+        self.dead |= {row for row, dead in left.items() if dead}
+
+
+def _said(reason: str) -> str:
+    """A reason as it may be stored."""
+    return sanitize(reason, limit=LONGEST_REASON)

@@ -1,0 +1,184 @@
+"""Every statement that upload_cleanup sends about uploads that are claimed.
+
+Times are the database's. A row is due by `next_attempt_at`; the order is that of the partial index
+`upload_due`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.rows import TupleRow
+
+# The candidates are chosen under a lock, and the claim repeats every predicate. MATERIALIZED: the
+# planner must not run a LIMIT with SKIP LOCKED more than once.
+CLAIM = """
+WITH due AS MATERIALIZED (
+    SELECT id
+      FROM upload
+     WHERE state = 'cleanup' AND dead_at IS NULL
+       AND next_attempt_at <= %(cutoff)s
+       AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+     ORDER BY next_attempt_at, id
+     LIMIT %(size)s
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE upload
+   SET attempts        = upload.attempts + 1,
+       claimed_at      = clock_timestamp(),
+       claimed_by      = %(run)s,
+       next_attempt_at = clock_timestamp() + %(lease)s
+  FROM due
+ WHERE upload.id = due.id
+   AND upload.state = 'cleanup' AND upload.dead_at IS NULL
+   AND upload.next_attempt_at <= %(cutoff)s
+   AND upload.collectable_at >= %(begins)s AND upload.collectable_at < %(ends)s
+RETURNING upload.id, storage_key, upload_id, etag, version_id, size_bytes,
+          stored_at IS NOT NULL, next_attempt_at, attempts
+"""
+
+# What a dry run sees: the same rows, without a lock.
+CANDIDATES = """
+SELECT id, storage_key, upload_id, etag, version_id, size_bytes,
+       stored_at IS NOT NULL, next_attempt_at, attempts
+  FROM upload
+ WHERE state = 'cleanup' AND dead_at IS NULL
+   AND next_attempt_at <= %(cutoff)s
+   AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+   AND (next_attempt_at, id) > (%(after)s, %(after_id)s)
+ ORDER BY next_attempt_at, id
+ LIMIT %(size)s
+"""
+
+# Not EXISTS, which would forget the order and with it the index.
+ANY_DUE = """
+SELECT count(*) > 0
+  FROM (SELECT
+          FROM upload
+         WHERE state = 'cleanup' AND dead_at IS NULL
+           AND next_attempt_at <= %(cutoff)s
+           AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+         ORDER BY next_attempt_at, id
+         LIMIT 1) AS due
+"""
+
+# Results repeat the fencing number: a worker whose claim was taken over writes none.
+CLEAN = """
+UPDATE upload
+   SET state      = 'cleaned',
+       outcome    = done.outcome,
+       claimed_at = NULL,
+       claimed_by = NULL,
+       dead_at    = NULL,
+       last_error = NULL
+  FROM unnest(%(ids)s::uuid[], %(attempts)s::integer[], %(outcomes)s::text[])
+    AS done (id, attempt, outcome)
+ WHERE upload.id = done.id
+   AND upload.state = 'cleanup'
+   AND upload.attempts = done.attempt
+RETURNING upload.id
+"""
+
+# An attempt that says nothing of the row itself (storage was away) is forgiven: an outage must not
+# make dead letters.
+LEAVE = """
+UPDATE upload
+   SET last_error      = failed.reason,
+       claimed_at      = NULL,
+       claimed_by      = NULL,
+       forgiven        = upload.forgiven + CASE WHEN %(counts)s THEN 0 ELSE 1 END,
+       next_attempt_at = clock_timestamp()
+                         + least(%(longest)s, %(first)s * power(2, least(30, greatest(
+                               0, upload.attempts - upload.forgiven - 1))))
+                         * (0.5 + random() / 2),
+       dead_at         = CASE WHEN %(counts)s
+                               AND upload.attempts - upload.forgiven >= %(max_attempts)s
+                              THEN clock_timestamp() END
+  FROM unnest(%(ids)s::uuid[], %(attempts)s::integer[], %(reasons)s::text[])
+    AS failed (id, attempt, reason)
+ WHERE upload.id = failed.id
+   AND upload.state = 'cleanup'
+   AND upload.attempts = failed.attempt
+RETURNING upload.id, upload.dead_at IS NOT NULL
+"""
+
+# An attempt that met a lock was no failure.
+RETAIN = """
+UPDATE upload
+   SET state           = 'retained',
+       retained_until  = locked.until,
+       legal_hold      = locked.held,
+       next_attempt_at = coalesce(locked.until, clock_timestamp() + %(look_again)s),
+       forgiven        = upload.forgiven + 1,
+       claimed_at      = NULL,
+       claimed_by      = NULL,
+       dead_at         = NULL,
+       last_error      = NULL
+  FROM unnest(%(ids)s::uuid[], %(attempts)s::integer[], %(untils)s::timestamptz[],
+              %(holds)s::boolean[])
+    AS locked (id, attempt, until, held)
+ WHERE upload.id = locked.id
+   AND upload.state = 'cleanup'
+   AND upload.attempts = locked.attempt
+RETURNING upload.id
+"""
+
+# Whoever holds the job's lock is alone: a claim of another run was abandoned. Abandoned once, the
+# row is due at once; a row whose worker dies each time waits as after any other failure.
+TAKE_OVER = """
+UPDATE upload
+   SET claimed_at      = NULL,
+       claimed_by      = NULL,
+       last_error      = 'the run that had claimed it ended without a result: ' || claimed_by,
+       next_attempt_at = clock_timestamp()
+                         + CASE WHEN attempts - forgiven <= 1 THEN interval '0'
+                                ELSE least(%(longest)s, %(first)s * power(2, least(
+                                         30, attempts - forgiven - 2)))
+                           END,
+       dead_at         = CASE WHEN attempts - forgiven >= %(max_attempts)s
+                              THEN clock_timestamp() END
+ WHERE state = 'cleanup'
+   AND dead_at IS NULL
+   AND claimed_by <> %(run)s
+RETURNING id, storage_key, dead_at IS NOT NULL
+"""
+
+OLDEST_LEFT = """
+SELECT min(collectable_at)
+  FROM upload
+ WHERE state = 'cleanup'
+   AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+   AND collectable_at < %(cutoff)s
+"""
+
+LEFT = """
+SELECT (SELECT count(*) FROM (SELECT FROM upload WHERE dead_at IS NOT NULL
+                               LIMIT %(most)s) AS dead),
+       (SELECT count(*) FROM (SELECT FROM upload WHERE state = 'cleanup' AND dead_at IS NULL
+                               LIMIT %(most)s) AS waiting),
+       (SELECT count(*) FROM (SELECT FROM upload WHERE state = 'uncertain'
+                               LIMIT %(most)s) AS uncertain),
+       (SELECT count(*) FROM (SELECT FROM upload WHERE state = 'retained'
+                               LIMIT %(most)s) AS retained)
+"""
+
+BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)
+"""Before any moment of an upload (the table's CHECK says so)."""
+
+END = datetime(9999, 1, 1, tzinfo=timezone.utc)
+"""After any moment of an upload."""
+
+FIRST_ID = UUID(int=0)
+
+
+def left(cursor: psycopg.Cursor[TupleRow], *, most: int) -> dict[str, int]:
+    """What stands where, each counted up to `most`."""
+    cursor.execute(LEFT, {"most": most})
+    names = ("dead_letters", "waiting", "uncertain", "retained")
+    return dict(zip(names, one(cursor), strict=True))

@@ -1,0 +1,101 @@
+"""What storage's answer says of an uncertain upload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.heads import Absent, Present
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.upload_cleanup.request import Request
+    from filejobs_dagster.jobs.upload_cleanup.rows import Uncertain
+    from filejobs_dagster.objects.heads import CloseSighting
+    from filejobs_dagster.objects.multipart import Parts
+
+SOON = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class IsStored:
+    """The object is there, whole."""
+
+    object: Present
+
+
+@dataclass(frozen=True)
+class IsOver:
+    """There is no object, and nobody has written for long enough: it may be cleaned up.
+
+    Attributes:
+        why: For the record.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True)
+class IsOpen:
+    """Nothing can be concluded yet.
+
+    Attributes:
+        why: For the record.
+        again: When to ask again.
+    """
+
+    why: str
+    again: timedelta
+
+
+Verdict: TypeAlias = "IsStored | IsOver | IsOpen"
+
+PartsSeen: TypeAlias = "Parts | StorageError | None"
+"""None: there is no such multipart upload, or the row has none."""
+
+
+def judge(
+    row: Uncertain, sighting: CloseSighting, parts: PartsSeen, now: datetime, request: Request
+) -> Verdict:
+    """Resolve one row, or leave it open.
+
+    An object under the row's key is the row's: the key holds its id. That there is none concludes
+    nothing at first, since a server may still complete what it was asked to. Without parts
+    `settle_after` of silence decides; with parts somebody was at work, and `writing_limit` does,
+    unless the upload was cancelled.
+    """
+    if isinstance(sighting, Present):
+        return _judge_object(row, sighting, request)
+    if not isinstance(sighting, Absent):
+        return IsOpen(f"the object could not be looked at: {sighting}", request.settle_after)
+    if isinstance(parts, StorageError):
+        return IsOpen(f"its parts could not be listed: {parts}", request.settle_after)
+    newest = None if parts is None else parts.newest
+    quiet_since = max(moment for moment in (row.since, row.active, newest) if moment is not None)
+    has_parts = parts is not None and not row.cancelled
+    limit = request.writing_limit if has_parts else request.settle_after
+    missing = limit - (now - quiet_since)
+    if missing <= timedelta(0):
+        what = "parts and no object" if parts is not None else "no object"
+        return IsOver(f"{what}, and nobody has written since {quiet_since.isoformat()}")
+    what = "parts, and no object yet" if parts is not None else "no object yet"
+    return IsOpen(what, min(max(missing, SOON), request.look_again))
+
+
+def _judge_object(row: Uncertain, found: Present, request: Request) -> Verdict:
+    if row.etag and found.etag and row.etag != found.etag:
+        return IsOpen(
+            f"the object's ETag is {found.etag} and was to be {row.etag}: look at it, and cancel "
+            "the upload if it is another one",
+            request.look_again,
+        )
+    if row.size is not None and row.size != found.size:
+        return IsOpen(
+            f"the object has {found.size} bytes and was to have {row.size}: look at it, and cancel "
+            "the upload if it is not complete",
+            request.look_again,
+        )
+    return IsStored(found)

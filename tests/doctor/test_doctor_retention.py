@@ -1,0 +1,56 @@
+"""What doctor finds about the rules of table_retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from filejobs_dagster.doctor.retention import check_retention
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.settings import TableRetentionSettings
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from filejobs_dagster.doctor.finding import Finding
+
+
+def findings(url: str, *rules: dict[str, Any]) -> list[Finding]:
+    settings = TableRetentionSettings.model_validate(
+        {"by_hand": True, "rules": [
+            {"time": "at", "delete_after": "1d", "name": f"rule {number}", **rule}
+            for number, rule in enumerate(rules)
+        ]}
+    )  # fmt: skip
+    database = Database(url)
+    with database.connect("test") as connection:
+        return list(check_retention(settings, database, connection))
+
+
+def test_a_rule_that_would_read_a_large_table_fails_with_the_index_to_create(
+    database_url: str, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute(
+        b"CREATE TABLE log (id int PRIMARY KEY, at timestamptz);"
+        b"INSERT INTO log SELECT n, now() FROM generate_series(1, 10001) AS n; ANALYZE log"
+    )
+    missing, due = findings(database_url, {"table": "log"})
+    assert (missing.verdict, due.verdict) == ("failed", "ok")
+    assert missing.advice == 'CREATE INDEX CONCURRENTLY ON "public"."log" ("at", "id")'
+    connection.execute(missing.advice.encode())
+    (due,) = findings(database_url, {"table": "log"})
+    assert (due.verdict, due.found) == ("ok", "0 rows of public.log are due")
+
+
+def test_a_refused_rule_fails_a_cascade_warns_and_the_others_are_looked_at(
+    database_url: str, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute(
+        b"CREATE TABLE log (id int PRIMARY KEY, at timestamptz);"
+        b"CREATE TABLE line (log int REFERENCES log ON DELETE CASCADE);"
+        b"INSERT INTO log VALUES (1, now() - interval '9 days')"
+    )
+    refused, cascade, due = findings(database_url, {"table": "job_run"}, {"table": "log"})
+    assert refused.verdict == "failed"
+    assert "public.job_run, a table of this project's" in refused.found
+    assert (cascade.verdict, "public.line" in cascade.found) == ("warning", True)
+    assert due.found == "1 rows of public.log are due"
