@@ -50,21 +50,26 @@ JOBS: tuple[RegisteredJob, ...] = (
     RegisteredJob(
         "upload_cleanup",
         "Removes the objects of cancelled uploads.",
+        built=True,
         partitioned=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
         "multipart_uploads",
         "Aborts multipart uploads that have been idle for too long.",
+        built=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
         "deleted_files",
         "Removes soft-deleted files whose restore window is over.",
+        built=True,
         partitioned=True,
         deletes_bytes=True,
     ),
-    RegisteredJob("table_retention", "Removes rows of declared tables by declared rules."),
+    RegisteredJob(
+        "table_retention", "Removes rows of declared tables by declared rules.", built=True
+    ),
     RegisteredJob("audit_trim", "Cuts a sealed and pinned prefix of the audit log.", built=True),
     RegisteredJob(
         "audit_seal",
@@ -77,7 +82,7 @@ JOBS: tuple[RegisteredJob, ...] = (
         built=True,
         read_only=True,
     ),
-    RegisteredJob("run_history", "Removes old run records from Dagster's own storage."),
+    RegisteredJob("run_history", "Removes old run records from Dagster's own storage.", built=True),
 )
 
 BY_NAME: dict[str, RegisteredJob] = {job.name: job for job in JOBS}

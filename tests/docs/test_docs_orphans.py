@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PAGE = page("storage_orphans.md").text
 RUN_CONFIGS = sorted(EXAMPLES.glob("storage_orphans_*.yaml"))
-OF_EVERY_RUN = {"trigger", "ended", "holder", "mode_reason", "never_started"}
+OF_EVERY_RUN = {"trigger", "ended", "holder", "started_by", "mode_reason", "never_started"}
 
 
 def explained() -> set[str]:

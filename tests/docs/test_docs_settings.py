@@ -26,7 +26,9 @@ def _whole_files() -> list[Block]:
 def _environment(text: str) -> dict[str, str]:
     """Every variable that a file names, each with a value of the right kind."""
     return {
-        name: "postgresql://role@127.0.0.1/app" if "DATABASE_URL" in name else "value-of-a-test"
+        name: "postgresql://role@127.0.0.1/app"
+        if "DATABASE_URL" in name
+        else f"value-of-a-test-for-{name}"
         for name in _ENV.findall(text)
     }
 

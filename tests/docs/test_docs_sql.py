@@ -15,6 +15,7 @@ from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.operator import Column, OperatorQuery
 from filejobs_dagster.settings import SourceSettings
+from filejobs_dagster.uploads import Uploads
 from tests.docs.pages import Block, blocks, page
 
 if TYPE_CHECKING:
@@ -107,6 +108,15 @@ def test_the_first_day_gives_each_role_what_it_needs_and_no_more(fresh_roles: st
         )
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("DELETE FROM file")
+        uploads = Uploads(connection, "filejobs")
+        begun = uploads.begin("files/")
+        assert uploads.record_upload_id(begun.id, "multipart 1")
+        assert uploads.mark_stored(begun.id) == "stored"
+        attachment = uploads.publish(begun.id, "message 1")
+        assert attachment is not None
+        assert uploads.remove_attachment(attachment)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("DELETE FROM upload")
 
 
 # Settings -------------------------------------------------------------------------------------

@@ -12,15 +12,16 @@ import pytest
 import yaml
 
 from filejobs_dagster.cli.main import Commands
-from filejobs_dagster.jobs.upload_reservations import totals
+from filejobs_dagster.jobs.collecting import totals
+from filejobs_dagster.jobs.collecting.removal import MOST_REFUSED_IN_A_ROW, WHY_STOPPED
+from filejobs_dagster.jobs.collecting.totals import SAMPLE
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
-from filejobs_dagster.jobs.upload_reservations.removal import MOST_REFUSED_IN_A_ROW, WHY_STOPPED
-from filejobs_dagster.jobs.upload_reservations.totals import SAMPLE
 from filejobs_dagster.ledger.mirror import SILENCE
-from filejobs_dagster.ledger.prometheus import exposition
 from filejobs_dagster.ledger.standing import Word
 from filejobs_dagster.ledger.watermark import OVERLAP, WIDE_SCAN
 from filejobs_dagster.ledger.words import TriggerKind
+from filejobs_dagster.metrics.exposition import text_of
+from filejobs_dagster.metrics.reading import Reading
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
@@ -30,6 +31,7 @@ from filejobs_dagster.orchestration.sensors.backlog import NO_USE_IN_TRYING_SOON
 from filejobs_dagster.orchestration.shown import catalog_assets
 from filejobs_dagster.postgres.transient import TRIES
 from filejobs_dagster.registry import JOBS
+from filejobs_dagster.settings import read_settings
 from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
 from tests.installation import Installation, make_installation
 
@@ -163,11 +165,11 @@ def test_every_standing_and_every_trigger_is_explained() -> None:
 
 
 def test_every_metric_is_explained_and_no_other() -> None:
-    exposed = set(re.findall(r"^# TYPE (\w+) gauge", exposition([], "test"), re.MULTILINE))
+    text = text_of(Reading("test", 0.0, (), {}, {}))
+    exposed = set(re.findall(r"^# TYPE (\w+) gauge", text, re.MULTILINE))
     explained = {
-        word for word in _first_column(page("did-it-run.md").text)
-        if word.startswith("filejobs_job_")
-    }  # fmt: skip
+        word for word in _first_column(page("metrics.md").text) if word.startswith("filejobs_")
+    }
     assert exposed == explained
 
 
@@ -189,7 +191,7 @@ def test_every_tag_that_a_run_gets_is_explained() -> None:
 
 
 def test_the_catalog_entries_are_named() -> None:
-    for asset in catalog_assets():
+    for asset in catalog_assets(read_settings(CHECKOUT / "filejobs.yaml", {})):
         assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").text
 
 
@@ -212,17 +214,11 @@ def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
     assert {words for words, holds in written_out.items() if not holds} == set()
 
 
-def test_the_map_says_which_jobs_are_not_built() -> None:
+def test_the_map_names_every_job_and_all_are_built() -> None:
     text = page("README.md").text
     for job in JOBS:
         assert f"`{job.name}`" in text
-    assert [job.name for job in JOBS if job.built] == [
-        "upload_reservations",
-        "storage_orphans",
-        "audit_trim",
-        "audit_seal",
-        "audit_verify",
-    ]
+    assert [job.name for job in JOBS if not job.built] == []
 
 
 def test_every_command_that_a_page_tells_to_type_exists() -> None:
@@ -232,7 +228,7 @@ def test_every_command_that_a_page_tells_to_type_exists() -> None:
         for block in each.blocks
         if block.language in ("sh", "")
         for word in re.findall(
-            r"(?:^|[ /])filejobs (?:--config \S+ )?([a-z]+)", block.text, re.MULTILINE
+            r"(?:^|[ /])filejobs (?:--config \S+ )?([a-z]+(?:-[a-z]+)*)", block.text, re.MULTILINE
         )
     }
     assert {"migrate", "doctor", "status", "runs", "mirror", "settings"} <= told
