@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dateutil.parser import isoparse
 
+from filejobs_dagster.ledger.words import StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 
@@ -88,7 +89,7 @@ SELECT expected.job,
                  ORDER BY finished_at DESC, id DESC
                  LIMIT %(most)s) AS recorded) AS runs
   LEFT JOIN LATERAL (
-        SELECT run_id, mode, holder, started_at, heartbeat_at
+        SELECT run_id, mode, holder, started_at, heartbeat_at, detail
           FROM job_progress
          WHERE installation = %(installation)s AND job = expected.job
            AND closed_at IS NULL AND outcome IS NULL
@@ -140,6 +141,7 @@ class Running:
     holder: str
     started_at: datetime
     heartbeat_at: datetime
+    started_by: StartedBy | None = None
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,8 @@ class Standing:
         age: Since the end of `last_success`; None when there is none.
         consecutive_failures: Failed runs since `last_success`, counted up to 1000.
         stale: None without a threshold.
-        behind: True when what the last counting run left is older than the threshold; None
-            without a threshold or when it is not known.
+        behind: True when what the last counting run left is older than the threshold, or when
+            the last run saw dead letters; None without either when it is not known.
         running: The run at work, if there is one.
     """
 
@@ -226,8 +228,10 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
     age = None if success is None else now - success.finished_at
     threshold = expected.stale_after
     stale = None if threshold is None else age is None or age > threshold
-    behind = _behind(success, threshold, now) if expected.mode == "live" else None
     last = _summary(last_run)
+    behind = _behind(success, threshold, now) if expected.mode == "live" else None
+    if dead_letters_of(last):
+        behind = True
     word, severity, reason = _word(
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
         now=now,
@@ -253,6 +257,7 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
             running["holder"],
             _moment(running["started_at"]),
             _moment(running["heartbeat_at"]),
+            StartedBy.in_detail(running["detail"]),
         ),
     )  # fmt: skip
 
@@ -280,14 +285,21 @@ def _word(
         return "stale", "critical", _late(expected, age)
     if failures:
         return "failed", "critical", _failed(last, failures)
-    return _healthy(expected, success, behind=behind, now=now)
+    return _healthy(expected, last, success, behind=behind, now=now)
 
 
 def _healthy(
-    expected: Expectation, success: RunSummary, *, behind: bool | None, now: datetime
+    expected: Expectation,
+    last: RunSummary,
+    success: RunSummary,
+    *,
+    behind: bool | None,
+    now: datetime,
 ) -> tuple[Word, Severity, str]:
     if behind:
-        return "behind", "warning", _left(success, now)
+        late = expected.mode == "live" and _behind(success, expected.stale_after, now)
+        reasons = [_dead(last), _left(success, now) if late else ""]
+        return "behind", "warning", "; ".join(reason for reason in reasons if reason)
     only_reports = expected.mode == "dry" and not BY_NAME[expected.job].read_only
     return ("ok (dry)" if only_reports else "ok"), "ok", _fine(expected, success)
 
@@ -357,6 +369,20 @@ def _still_left(success: RunSummary) -> str:
     stopped = success.detail.get("stopped_reason")
     why = f", because of {stopped}" if stopped else ""
     return f" and left some{why}: the oldest due since {_moment(oldest):%Y-%m-%d %H:%M} UTC"
+
+
+def dead_letters_of(run: RunSummary | None) -> int:
+    """How many items nobody tries any more, as the run saw it; 0 for a job without such."""
+    dead = None if run is None else run.detail.get("dead_letters")
+    return dead if isinstance(dead, int) else 0
+
+
+def _dead(last: RunSummary) -> str:
+    dead = dead_letters_of(last)
+    if not dead:
+        return ""
+    many = f"{dead:,} dead letters" if dead > 1 else "1 dead letter"
+    return f"{many}: given up after too many attempts, see `filejobs uploads dead`"
 
 
 def _behind(success: RunSummary | None, threshold: timedelta | None, now: datetime) -> bool | None:

@@ -15,6 +15,7 @@ from psycopg.rows import TupleRow, tuple_row
 
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed
 from filejobs_dagster.references.columns import only_column
 from filejobs_dagster.references.operator import Column, OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
@@ -110,10 +111,17 @@ class ReferenceCheck:
                 # The very statement that decides later: too slow for one key is too slow.
                 self._named_by_query(cursor, query, [PROBE])
 
-    def named(self, keys: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def named(
+        self, keys: Sequence[str], *, claims: Sequence[Claim] = ()
+    ) -> dict[str, tuple[str, ...]]:
         """Return those of the keys that a source names, with the names of all such sources.
 
         Keys are compared byte by byte. NULL and the empty string name nothing.
+
+        Args:
+            keys: Exact keys.
+            claims: Rows of `upload` that do not count while the caller's claim on them holds;
+                asked in the same snapshot.
 
         Raises:
             ReferencesUnknown: As `preflight`; no key of the call may then be deleted.
@@ -124,7 +132,7 @@ class ReferenceCheck:
         names: dict[str, list[str]] = {}
         for cursor, tables, queries in self._by_database():
             for table in tables:
-                for key in self._named_by_table(cursor, table, wanted):
+                for key in self._named_by_table(cursor, table, wanted, claims):
                     names.setdefault(key, []).append(table.name)
             for query in queries:
                 for key in self._named_by_query(cursor, query, wanted):
@@ -154,12 +162,21 @@ class ReferenceCheck:
     # Sources ----------------------------------------------------------------------------------
 
     def _named_by_table(
-        self, cursor: psycopg.RawCursor[TupleRow], table: OwnTable, keys: Sequence[str]
+        self,
+        cursor: psycopg.RawCursor[TupleRow],
+        table: OwnTable,
+        keys: Sequence[str],
+        claims: Sequence[Claim] = (),
     ) -> list[str]:
         # A text column holds neither NUL nor what is no UTF-8, so it cannot name such a key.
         storable = [key for key in keys if "\x00" not in key and _encodes(key)]
         with _answering(table.name):
-            cursor.execute(table.query(self._schema), (storable,))
+            if claims and table.table == TABLE:
+                cursor.execute(
+                    without_claimed(table.query(self._schema)), (storable, *as_parameters(claims))
+                )
+            else:
+                cursor.execute(table.query(self._schema), (storable,))
             return [key for (key,) in cursor]
 
     def _named_by_query(

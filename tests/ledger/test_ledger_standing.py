@@ -77,6 +77,20 @@ CASES = [
     Case("never run", "never run", "critical", reason="is the daemon running?"),
     Case("never run with a threshold", "never run", "critical", stale_after=DAY, stale=True),
     Case("never run, not configured", "never run", "silent", configured=False),
+    Case(
+        "dead letters, and no threshold",
+        "behind",
+        "warning",
+        [ok(1, detail=left(None, dead_letters=2))],
+        behind=True,
+        reason="2 dead letters: given up after too many attempts",
+    ),
+    Case(
+        "dead letters that are gone by the last run",
+        "ok",
+        "ok",
+        [ok(2, detail=left(None, dead_letters=2)), ok(1, detail=left(None, dead_letters=0))],
+    ),
     Case("swept an hour ago", "ok", "ok", [ok(1)]),
     Case("swept in time", "ok", "ok", [ok(1)], stale_after=DAY, stale=False, behind=False),
     Case(
