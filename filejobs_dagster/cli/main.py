@@ -29,7 +29,15 @@ class Commands(LazyGroup):
         "audit": "filejobs_dagster.cli.audit:app",
         "status": "filejobs_dagster.cli.status:status",
         "runs": "filejobs_dagster.cli.runs:runs",
+        "retention": "filejobs_dagster.cli.retention:retention",
+        "backfill": "filejobs_dagster.cli.backfill:backfill",
+        "uploads": "filejobs_dagster.cli.uploads:app",
+        "alert": "filejobs_dagster.cli.alert:alert",
+        "metrics": "filejobs_dagster.cli.metrics:metrics",
         "mirror": "filejobs_dagster.cli.mirror:mirror",
+        "serve-trigger": "filejobs_dagster.cli.serve_trigger:serve_trigger",
+        "live": "filejobs_dagster.cli.health:live",
+        "ready": "filejobs_dagster.cli.health:ready",
         "settings": "filejobs_dagster.cli.settings:app",
     }
 
@@ -54,9 +62,17 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs status           where does each job stand?
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?
+  filejobs alert --show     what is somebody told of?
+  filejobs retention        what is kept for how long, and what is due now?
+  filejobs backfill JOB     take single days, one after the other
+  filejobs uploads dead     cancelled uploads that nobody tries to remove any more
   filejobs apply REPORT     remove the orphans of a list that somebody has reviewed
   filejobs verify           was the audit log changed?
   filejobs audit show FILE  what happened to one file?
+
+[bold]In containers[/bold]
+  filejobs live PROCESS     is code, webserver or daemon alive?
+  filejobs ready PROCESS    can it do its work?
 
 [bold]Exit codes[/bold] (status --check and verify have their own)
   0    done

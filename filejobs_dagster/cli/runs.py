@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from filejobs_dagster.cli.completion import job_names
 from filejobs_dagster.cli.invocation import Invocation
 from filejobs_dagster.cli.output import console, is_folded, print_json, print_table
 from filejobs_dagster.cli.words import (
@@ -41,8 +42,8 @@ _WHO_RECORDS = (
 )
 
 _HEADINGS = (
-    "id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window", "trigger", "scanned",
-    "acted", "left", "error",
+    "id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window", "trigger", "by",
+    "scanned", "acted", "left", "error",
 )  # fmt: skip
 
 
@@ -56,7 +57,13 @@ class Format(str, Enum):
 def runs(
     context: typer.Context,
     job: Annotated[
-        str | None, typer.Option("--job", help="Only runs of this job.", show_default=False)
+        str | None,
+        typer.Option(
+            "--job",
+            help="Only runs of this job.",
+            autocompletion=job_names,
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=10_000, help="The most runs to show.")
@@ -89,6 +96,10 @@ def runs(
 
     Dagster's daemon records a run within minutes of its end; where none is running, `filejobs
     mirror` does. Left says why due items were left, and how many orphans wait for confirm_after.
+
+    By names who asked for the run. "claimed" means that only a tag says so, which anybody can type.
+    A schedule's or a sensor's run has nobody; nor has one that was started past everything that
+    could know.
 
     A count that is not known reads unknown: the run decided nothing, which is not the same as
     finding nothing. A dry run acts on nothing; its detail says what a live one would have taken.
@@ -142,6 +153,7 @@ def _document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
         "mode": run.mode,
         "window": run.window,
         "trigger": {"kind": run.trigger, "name": run.trigger_name},
+        "started_by": None if run.started_by is None else run.started_by.as_detail(),
         "scanned": run.scanned,
         "acted": run.acted,
         "truncated": run.truncated,
@@ -193,6 +205,7 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
         Text(run.mode),
         Text(run.window or NOT_KNOWN),
         Text(trigger),
+        Text(NOTHING if run.started_by is None else str(run.started_by)),
         Text(number(run.scanned)),
         Text(number(run.acted)),
         Text(_left(run)),

@@ -12,6 +12,7 @@ from typing import Annotated
 import psycopg
 import typer
 
+from filejobs_dagster.cli.completion import job_names
 from filejobs_dagster.cli.failures import expected_failure
 from filejobs_dagster.cli.invocation import Invocation, problems_text
 from filejobs_dagster.cli.output import console, print_error, print_json
@@ -78,7 +79,13 @@ def status(
         ),
     ] = None,
     job: Annotated[
-        str | None, typer.Option("--job", help="Show this job only.", show_default=False)
+        str | None,
+        typer.Option(
+            "--job",
+            help="Show this job only.",
+            autocompletion=job_names,
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Say where each job stands: did it run, does it sweep, and what is wrong if not.

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.cli.words import instant
+from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
     from filejobs_dagster.cli.verdict import Verdict
@@ -68,6 +69,7 @@ def _run(run: RunSummary | None) -> dict[str, Any] | None:
         "scanned": run.scanned,
         "acted": run.acted,
         "error": run.error,
+        "started_by": _starter(StartedBy.in_detail(run.detail)),
     }
 
 
@@ -80,7 +82,12 @@ def _running(running: Running | None) -> dict[str, Any] | None:
         "holder": running.holder,
         "started_at": instant(running.started_at),
         "heartbeat_at": instant(running.heartbeat_at),
+        "started_by": _starter(running.started_by),
     }
+
+
+def _starter(starter: StartedBy | None) -> dict[str, str | None] | None:
+    return None if starter is None else starter.as_detail()
 
 
 def _seconds(duration: timedelta | None) -> float | None:

@@ -12,11 +12,12 @@ from rich.text import Text
 
 from filejobs_dagster.cli.output import print_table
 from filejobs_dagster.cli.words import NOTHING, moment, number, span
+from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from filejobs_dagster.ledger.standing import Standing
+    from filejobs_dagster.ledger.standing import RunSummary, Standing
 
 ROOM_FOR_EVERYTHING = 170
 """Columns from which everything fits into one table."""
@@ -62,7 +63,7 @@ def _wide(standings: Sequence[Standing], now: datetime) -> Table:
         last, success = standing.last_run, standing.last_success
         table.add_row(
             *_beginning(standing),
-            "never" if last is None else f"{moment(last.finished_at)} {last.mode} {last.outcome}",
+            "never" if last is None else _last(last),
             "never" if success is None else moment(success.finished_at),
             _span(standing.age),
             _span(standing.stale_after),
@@ -114,18 +115,27 @@ def _more(standing: Standing, now: datetime) -> str:
     last = standing.last_run
     parts = [standing.reason]
     if last is not None:
-        parts.append(f"last run scanned {number(last.scanned)}, acted on {number(last.acted)}")
+        by = StartedBy.in_detail(last.detail)
+        counts = f"scanned {number(last.scanned)}, acted on {number(last.acted)}"
+        parts.append(f"last run{'' if by is None else f' by {by}'} {counts}")
     if standing.running is not None:
         parts.append(f"running now: {_running(standing, now)}")
     return "; ".join(parts)
+
+
+def _last(last: RunSummary) -> str:
+    by = StartedBy.in_detail(last.detail)
+    said = f"{moment(last.finished_at)} {last.mode} {last.outcome}"
+    return said if by is None else f"{said} by {by}"
 
 
 def _running(standing: Standing, now: datetime) -> str:
     running = standing.running
     if running is None:
         return "no"
+    by = "" if running.started_by is None else f" by {running.started_by}"
     return (
-        f"{running.mode}, for {span(now - running.started_at)}, "
+        f"{running.mode}{by}, for {span(now - running.started_at)}, "
         f"last sign of life {span(now - running.heartbeat_at)} ago"
     )
 

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from filejobs_dagster.ledger.outcome import sanitized_detail
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.ledger.words import StartedBy, Trigger
 from filejobs_dagster.postgres.locks import is_held, run_lock
 from filejobs_dagster.postgres.rows import one
 
@@ -130,6 +130,7 @@ class FinishedRun:
         finished_at: When the scheduler saw it end, or None.
         error: The scheduler's reason; sanitised here.
         known_secrets: Values that must not appear in the record.
+        started_by: Who started it, as the scheduler knows it. What the run itself said counts more.
     """
 
     run_id: str
@@ -142,6 +143,7 @@ class FinishedRun:
     finished_at: datetime | None = None
     error: str | None = None
     known_secrets: tuple[str, ...] = field(default=(), repr=False)
+    started_by: StartedBy | None = None
 
 
 @dataclass(frozen=True)
@@ -245,8 +247,9 @@ def _record_of(run: FinishedRun, progress: Mapping[str, Any]) -> dict[str, Any]:
     started_at = progress["started_at"]
     finished_at = progress["finished_at"] or run.finished_at or progress["heartbeat_at"]
     error = progress["error"] if final else _why(run, never_started=never_started)
+    starter = {} if run.started_by is None else {"started_by": run.started_by.as_detail()}
     detail = {
-        **sanitized_detail(progress["detail"], run.known_secrets),
+        **sanitized_detail(starter | progress["detail"], run.known_secrets),
         "trigger": {"kind": progress["trigger"], "name": progress["trigger_name"]},
         "ended": run.ended,
         "holder": progress["holder"],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.ledger.words import Mode, Trigger
+    from filejobs_dagster.ledger.words import Mode, StartedBy, Trigger
 
 _OPEN = """
 INSERT INTO job_progress
@@ -106,6 +106,7 @@ class RunIdentity:
         mode: The effective mode.
         trigger: Through which door it came.
         holder: Host, process and user, for whoever is refused because of it.
+        started_by: Who started it, or None when nobody did or nobody knows.
     """
 
     run_id: str
@@ -114,6 +115,7 @@ class RunIdentity:
     mode: Mode
     trigger: Trigger
     holder: str
+    started_by: StartedBy | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.ledger.words import StartedBy
 from filejobs_dagster.registry import JOB_NAMES
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class RecordedRun:
     def trigger_name(self) -> str | None:
         """Which schedule, sensor or backfill, or None."""
         return _text(_part(self.detail, "trigger").get("name"))
+
+    @property
+    def started_by(self) -> StartedBy | None:
+        """Who started it, or None when nobody did or nobody knows."""
+        return StartedBy.in_detail(self.detail)
 
     @property
     def truncated(self) -> bool | None:

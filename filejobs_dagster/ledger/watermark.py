@@ -95,3 +95,17 @@ def without_record(cursor: psycopg.Cursor[TupleRow], run_ids: list[str]) -> set[
         (run_ids,),
     )
     return {row[0] for row in cursor.fetchall()}
+
+
+def without_progress(cursor: psycopg.Cursor[TupleRow], run_ids: list[str]) -> set[str]:
+    """Return those of the runs that have no row in `job_progress`."""
+    cursor.execute(
+        """
+        SELECT candidate.run_id
+          FROM unnest(%s::text[]) AS candidate (run_id)
+         WHERE NOT EXISTS (
+               SELECT FROM job_progress WHERE job_progress.run_id = candidate.run_id)
+        """,
+        (run_ids,),
+    )
+    return {row[0] for row in cursor.fetchall()}

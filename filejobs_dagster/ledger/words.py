@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,6 +25,46 @@ class Trigger:
 
     kind: TriggerKind
     name: str | None = None
+
+
+How = Literal["proxy header", "process", "tag"]
+"""How it is known who started a run: a proxy that knows its users named one; the process that asked
+for the run said whose it is; or only a tag says so, which anybody can type."""
+
+
+@dataclass(frozen=True)
+class StartedBy:
+    """Who started a run, and how that is known.
+
+    Attributes:
+        user: As whoever names them spells it.
+        host: The machine of the process that asked, or None.
+        how: `tag` is a claim; the other two are not the starter's to choose.
+    """
+
+    user: str
+    host: str | None
+    how: How
+
+    @classmethod
+    def in_detail(cls, detail: Mapping[str, Any]) -> StartedBy | None:
+        """The starter that a run's detail names, or None."""
+        said = detail.get("started_by")
+        if not isinstance(said, Mapping):
+            return None
+        user, host = said.get("user"), said.get("host")
+        how: How | None = next((how for how in get_args(How) if how == said.get("how")), None)
+        if not isinstance(user, str) or how is None:
+            return None
+        return cls(user, host if isinstance(host, str) else None, how)
+
+    def as_detail(self) -> dict[str, str | None]:
+        """The starter as `job_run.detail` holds it."""
+        return {"user": self.user, "host": self.host, "how": self.how}
+
+    def __str__(self) -> str:
+        name = self.user if self.host is None else f"{self.user}@{self.host}"
+        return f"{name} (claimed)" if self.how == "tag" else name
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.attribution import started_by
 from filejobs_dagster.orchestration.config import CollectorConfig
+from filejobs_dagster.orchestration.retries import never_livelier, refuse_retry_of_cancelled
 from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
@@ -54,6 +56,7 @@ def execute(
     """
     secrets = known_secrets(settings)
     _refuse_mistakes(config, job)
+    refuse_retry_of_cancelled(context)
     try:
         ticket = _ticket(context, settings, config, job)
         _tag(context, config, ticket)
@@ -105,6 +108,7 @@ def _ticket(
         config_dry_run=config.dry_run if _says_dry_run(context) else None,
         tag=context.run.tags.get(tags.MODE),
     )
+    decision = never_livelier(context.run, decision)
     if BY_NAME[job].read_only and decision.mode == "live":
         decision = ModeDecision("dry", f"{job} changes nothing, so it has no live runs")
     if decision.reason is not None:
@@ -116,9 +120,11 @@ def _ticket(
         mode=decision.mode,
         trigger=tags.trigger_of(context.run.tags),
         holder=tags.holder(),
+        started_by=started_by(context.instance, context.run),
     )
     return Ticket(
         identity,
+        by_hand=tags.is_by_hand(context.run.tags),
         window=_window(context),
         mode_reason=decision.reason,
         known_secrets=known_secrets(settings),

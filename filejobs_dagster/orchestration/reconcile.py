@@ -21,15 +21,23 @@ from filejobs_dagster.ledger.mirror import (
     open_runs,
 )
 from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.ledger.watermark import move_watermark, newest_only, next_scan, without_record
+from filejobs_dagster.ledger.watermark import (
+    move_watermark,
+    newest_only,
+    next_scan,
+    without_progress,
+    without_record,
+)
 from filejobs_dagster.orchestration.runs import (
     OVER,
     finished_run,
     finished_run_ids,
     is_ours,
+    last_change,
     records_of,
     started_run_ids,
 )
+from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import Connection, Database
 from filejobs_dagster.settings import Settings, known_secrets
 
@@ -37,6 +45,19 @@ BUDGET = timedelta(seconds=40)
 """A sensor's tick may take 60 seconds; the next one goes on where this one stopped."""
 
 CHUNK = 100
+
+PATIENCE = 5
+"""How many times the silence a run may take from its start in Dagster to its first sign of life."""
+
+HOLDS_NO_LOCK = (
+    "filejobs: the run holds no lock any more, so its process is gone. How it ended stands in "
+    "job_run."
+)
+
+NEVER_BEGAN = (
+    "filejobs: Dagster calls the run started, and it gave no sign of life: its process is gone, or "
+    "it will stop by itself without having touched anything."
+)
 
 
 @dataclass
@@ -172,13 +193,32 @@ class _Reconciliation:
             self._end_in_dagster(record.dagster_run)
 
     def _end_leftovers(self, connection: Connection) -> None:
-        """End runs whose record stands and that Dagster believes at work: they block the queue."""
+        """End runs that Dagster believes at work and that are not: they block the queue.
+
+        Their record stands, or they never came as far as a row of progress. The second kind was
+        killed together with the code server while it started. Were one of them only slow, it would
+        find its record written when it opens its row, and stop.
+        """
         started = started_run_ids(self._instance, self._installation)
         over = closed_for_long(self._database, connection, started, silence=self._silence)
         for run_id in over:
             run = self._instance.get_run_by_id(run_id)
             if run is not None:
                 self._end_in_dagster(run)
+        for run in self._never_opened(connection, started):
+            self._end_in_dagster(run, NEVER_BEGAN)
+
+    def _never_opened(self, connection: Connection, started: list[str]) -> list[dg.DagsterRun]:
+        """Those of the runs that have had no row of progress for `PATIENCE` times the silence."""
+        with self._database.transaction(connection, read_only=True) as cursor:
+            now = database_now(cursor)
+            unopened = without_progress(cursor, started)
+        before = now - PATIENCE * self._silence
+        return [
+            record.dagster_run
+            for record in records_of(self._instance, sorted(unopened))
+            if is_ours(record.dagster_run, self._installation) and last_change(record) < before
+        ]
 
     def _by_itself(self, run: OpenRun, *, known: bool) -> FinishedRun:
         """What is to be said of a run when Dagster says nothing, or nothing true any more."""
@@ -193,16 +233,16 @@ class _Reconciliation:
             known_secrets=self._secrets,
         )
 
-    def _end_in_dagster(self, run: dg.DagsterRun) -> None:
+    def _end_in_dagster(self, run: dg.DagsterRun, said: str = HOLDS_NO_LOCK) -> None:
         """Free the queue slot of a run that is gone, for which Dagster waits until max_runtime."""
         current = self._instance.get_run_by_id(run.run_id)
         if current is None or current.status in OVER:
             return
-        self._instance.report_run_failed(
-            current,
-            "filejobs: the run holds no lock any more, so its process is gone. How it ended stands "
-            "in job_run.",
-        )
+        if current.status == dg.DagsterRunStatus.CANCELING:
+            # Not failed: Dagster would start once more what somebody has cancelled.
+            self._instance.report_run_canceled(current, said)
+        else:
+            self._instance.report_run_failed(current, said)
         self._done.ended.append(run.run_id)
 
     def _mirror(self, connection: Connection, run: FinishedRun) -> bool:

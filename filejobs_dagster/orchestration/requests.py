@@ -4,6 +4,7 @@ from datetime import datetime, timezone
 
 import dagster as dg
 
+from filejobs_dagster.ledger.words import Mode
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Settings
@@ -30,15 +31,15 @@ def active_run(instance: dg.DagsterInstance, settings: Settings, job: str) -> st
     return runs[0].run_id if runs else None
 
 
-def request_run(settings: Settings, job: str) -> dg.RunRequest:
-    """One run over everything that is due, in the mode of the settings.
+def request_run(settings: Settings, job: str, *, asked: Mode | None = None) -> dg.RunRequest:
+    """One run over everything that is due, in the mode of the settings or the one asked for.
 
     A live run of a partitioned job carries today, so that the Partitions tab is a map of the days
     on which the job ran; a dry one carries no day, since it does not make a day done.
     """
-    configured = settings.jobs[job]
-    asked = {tags.MODE: configured.mode, tags.WINDOW: tags.COVERS_EVERYTHING}
+    mode = asked or settings.jobs[job].mode
+    carried = {tags.MODE: mode, tags.WINDOW: tags.COVERS_EVERYTHING}
     today = None
-    if configured.mode == "live" and BY_NAME[job].partitioned:
+    if mode == "live" and BY_NAME[job].partitioned:
         today = datetime.now(timezone.utc).date().isoformat()
-    return dg.RunRequest(run_key=None, tags=asked, partition_key=today)
+    return dg.RunRequest(run_key=None, tags=carried, partition_key=today)

@@ -8,6 +8,7 @@ from dagster._core.execution.plan.objects import StepFailureData
 
 from filejobs_dagster.ledger.mirror import Ended, FinishedRun
 from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.attribution import named_in_tags
 from filejobs_dagster.registry import BY_NAME
 
 OVER: dict[dg.DagsterRunStatus, Ended] = {
@@ -58,6 +59,7 @@ def finished_run(
         finished_at=_moment(record.end_time) or _utc(record.update_timestamp),
         error=None if ended == "success" else _reason_if_readable(instance, run.run_id),
         known_secrets=secrets,
+        started_by=named_in_tags(instance, run),
     )
 
 
@@ -92,6 +94,11 @@ def records_of(instance: dg.DagsterInstance, run_ids: list[str]) -> list[dg.RunR
         return []
     records = instance.get_run_records(dg.RunsFilter(run_ids=run_ids))
     return sorted(records, key=lambda record: (record.end_time or 0.0, record.storage_id))
+
+
+def last_change(record: dg.RunRecord) -> datetime:
+    """When Dagster last changed a run's row, by the clock of whoever did."""
+    return _utc(record.update_timestamp)
 
 
 def _reason_if_readable(instance: dg.DagsterInstance, run_id: str) -> str | None:

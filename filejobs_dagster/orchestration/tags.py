@@ -15,6 +15,12 @@ EXCLUSIVE = "filejobs/exclusive"
 MODE = "filejobs/mode"
 WINDOW = "filejobs/window"
 EFFECTIVE_MODE = "filejobs/effective_mode"
+TRIGGER = "filejobs/trigger"
+STARTED_BY = "filejobs/started_by"
+STARTED_HOW = "filejobs/started_how"
+
+HTTP = "http"
+"""Value of `filejobs/trigger`: the run was asked for over HTTP, by `filejobs serve-trigger`."""
 
 COVERS_EVERYTHING = "everything"
 """Value of `filejobs/window`: the run carries a day only to show on the Partitions tab."""
@@ -26,18 +32,23 @@ PARTITION_SET = "dagster/partition_set"
 SLACK = timedelta(minutes=10)
 """A run stops by itself at its max_runtime; Dagster ends it this much later if it did not."""
 
-_PARENT_RUN = "dagster/parent_run_id"
+PARENT_RUN = "dagster/parent_run_id"
+WILL_RETRY = "dagster/will_retry"
+BACKFILL = "dagster/backfill"
+
 _RETRY_NUMBER = "dagster/retry_number"
-_BACKFILL = "dagster/backfill"
+_OF_A_RETRY = frozenset({_RETRY_NUMBER, PARENT_RUN})
 _SCHEDULE = "dagster/schedule_name"
 _SENSOR = "dagster/sensor_name"
 _FROM_UI = "dagster/from_ui"
 _USER = "user"
 
+_BY_HAND: frozenset[TriggerKind] = frozenset({"ui", "cli", "http", "backfill"})
+
 _DOORS: tuple[tuple[str, TriggerKind, str], ...] = (
-    (_RETRY_NUMBER, "retry", _PARENT_RUN),
-    (_PARENT_RUN, "ui", _USER),
-    (_BACKFILL, "backfill", _BACKFILL),
+    (_RETRY_NUMBER, "retry", PARENT_RUN),
+    (PARENT_RUN, "ui", _USER),
+    (BACKFILL, "backfill", BACKFILL),
     (_SCHEDULE, "schedule", _SCHEDULE),
     (_SENSOR, "sensor", _SENSOR),
     (_FROM_UI, "ui", _USER),
@@ -49,13 +60,25 @@ def trigger_of(tags: Mapping[str, str]) -> Trigger:
     """Tell through which door a run came.
 
     A run that repeats another copies its tags, so Dagster's automatic retry and a person's
-    "Re-execute" in the UI are asked for first. What carries no tag of Dagster's was started by
-    `dagster job execute` or `dagster job launch`.
+    "Re-execute" in the UI are asked for first. What carries no tag of Dagster's was started over
+    HTTP when it says so, else by `dagster job execute` or `dagster job launch`.
     """
     for tag, kind, name in _DOORS:
         if tag in tags:
             return Trigger(kind, tags.get(name))
-    return Trigger("cli")
+    return Trigger("http" if tags.get(TRIGGER) == HTTP else "cli")
+
+
+def is_by_hand(tags: Mapping[str, str]) -> bool:
+    """Tell whether somebody asked for the run, rather than a schedule or a sensor.
+
+    An automatic retry is what its first run was: Dagster copies the tags that say so.
+    """
+    trigger = trigger_of(tags)
+    if trigger.kind == "retry":
+        copied = {tag: value for tag, value in tags.items() if tag not in _OF_A_RETRY}
+        trigger = trigger_of(copied)
+    return trigger.kind in _BY_HAND
 
 
 def seconds_until_ended(max_runtime: timedelta) -> str:

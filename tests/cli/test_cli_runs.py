@@ -146,3 +146,25 @@ def test_a_terminal_of_any_width_shows_everything(
     for shown in (run_id[:8], "upload_reservations", "the bucket said no", "unknown", "everything"):
         assert shown in said
     assert run_id not in said
+
+
+def test_a_run_says_who_asked_for_it_and_a_typed_name_is_a_claim(desk: Desk) -> None:
+    ada = {"user": "ada", "host": "desk", "how": "process"}
+    for starter in (ada, {"user": "mallory", "host": None, "how": "tag"}, {"user": 7}):
+        desk.record(detail={"window": {"covers": "everything"}, "started_by": starter})
+
+    shown = desk.call("runs").stdout
+    assert "ada@desk" in shown
+    assert "mallory (claimed)" in shown
+    documents = json.loads(desk.call("runs", "--format", "json").stdout)
+    assert [each["started_by"] for each in documents][::-1] == [
+        ada,
+        {"user": "mallory", "host": None, "how": "tag"},
+        None,
+    ]
+    [job] = [
+        each
+        for each in json.loads(desk.call("status", "--format", "json").stdout)["jobs"]
+        if each["configured"]
+    ]
+    assert job["last_run"]["started_by"] is None

@@ -364,7 +364,7 @@ class TestPrometheus:
         families = {each.name: each for each in text_string_to_metric_families(said.stdout)}
         success = families["filejobs_job_last_success_timestamp_seconds"].samples
         assert [sample.labels for sample in success] == [
-            {"installation": "desk", "job": "upload_reservations"}
+            {"installation": "desk", "job_name": "upload_reservations"}
         ]
 
     def test_with_check_it_stays_pure_and_exits_with_the_verdict(self, desk: Desk) -> None:

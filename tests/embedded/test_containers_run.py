@@ -50,19 +50,12 @@ class Containers:
             arguments = [argument.replace(old, new) for argument in arguments]
         return [str(Path(sys.executable).with_name(program)), *arguments]
 
-    def environment_of(self, name: str) -> dict[str, str]:
-        own = self.services[name]["environment"].get("DAGSTER_DAEMON_HEARTBEAT_TOLERANCE")
-        return {
-            **self.environment,
-            **({} if own is None else {"DAGSTER_DAEMON_HEARTBEAT_TOLERANCE": own}),
-        }
-
     @contextmanager
     def run(self, name: str) -> Iterator[psutil.Process]:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 self.command(self.services[name]["command"]),
-                env=self.environment_of(name),
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -81,7 +74,7 @@ class Containers:
     def check(self, name: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(self.services[name]["healthcheck"]["test"][1:]),
-            env=self.environment_of(name),
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,

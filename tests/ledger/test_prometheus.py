@@ -114,10 +114,10 @@ def test_exactly_one_word_is_1() -> None:
 def test_labels_survive_quotes_and_line_ends() -> None:
     odd = 'acme "east"\nback\\slash'
     (sample,) = samples(standing(), installation=odd)["filejobs_job_configured"]
-    assert sample.labels == {"installation": odd, "job": "upload_reservations"}
+    assert sample.labels == {"installation": odd, "job_name": "upload_reservations"}
 
 
 def test_several_jobs_share_one_family() -> None:
     found = samples(standing(), standing(job="audit_seal", stale=True))
-    by_job = {each.labels["job"]: each.value for each in found["filejobs_job_stale"]}
+    by_job = {each.labels["job_name"]: each.value for each in found["filejobs_job_stale"]}
     assert by_job == {"upload_reservations": 0, "audit_seal": 1}

@@ -76,9 +76,9 @@ def test_a_seal_is_dry_unless_it_is_asked_for_and_then_a_materialization(code: C
     result = code.run("audit_seal", dry_run=False)
     assert result.success, failure_of(result)
     shown = metadata_of(result)
-    assert (shown["mode"], shown["scanned"], shown["acted"]) == ("live", 1, 1)
-    [row] = shown["chains"].records
-    assert row.data["chain"] == "a"
+    # The run itself is in the second chain: somebody started it.
+    assert (shown["mode"], shown["scanned"], shown["acted"]) == ("live", 2, 2)
+    assert [row.data["chain"] for row in shown["chains"].records] == ["a", "collectors"]
     assert "NO PROTECTION" in shown["pins"]
     assert result.asset_materializations_for_node("audit_seal")
     assert private_text(SIGNER).split("+", 4)[4] not in str(result.all_events)
@@ -98,7 +98,7 @@ def test_every_run_of_verify_is_dry_and_counts_as_having_verified(
     assert result.asset_materializations_for_node("audit_verify")
     standing = _standing(code, "audit_verify")
     assert (standing.word, standing.severity) == ("ok", "ok")
-    assert standing.reason == "last run looked at 5 and found nothing wrong"
+    assert standing.reason == "last run looked at 6 and found nothing wrong"
 
 
 def test_findings_fail_the_run_and_its_page_shows_them(code: Code) -> None:

@@ -1,0 +1,126 @@
+"""Dagster's storage as run_history sees it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import dagster as dg
+from dagster._cli.utils import TMP_DAGSTER_HOME_PREFIX
+from dagster._core.execution.backfill import BulkActionStatus
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, ROOT_RUN_ID_TAG
+
+from filejobs_dagster.jobs.run_history import NotRemoved, OldRun
+from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.leftovers import remove_files, remove_rows
+from filejobs_dagster.orchestration.runs import OVER, is_ours
+
+PAGE = 1000
+
+NOT_OVER = [status for status in dg.DagsterRunStatus if status not in OVER]
+
+_OPEN_BACKFILLS = (
+    BulkActionStatus.REQUESTED,
+    BulkActionStatus.CANCELING,
+    BulkActionStatus.FAILING,
+)
+
+
+class DagsterHistory:
+    """The runs of one installation in one Dagster instance."""
+
+    def __init__(
+        self, instance: dg.DagsterInstance, installation: str, secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._instance = instance
+        self._installation = installation
+        self._secrets = secrets
+
+    @property
+    def lasting(self) -> bool:
+        """False for an instance in memory, and for the directory that a command makes and drops."""
+        if self._instance.is_ephemeral:
+            return False
+        root = Path(self._instance.root_directory)
+        return not any(part.startswith(TMP_DAGSTER_HOME_PREFIX) for part in root.parts)
+
+    def over(self, before: datetime) -> Iterator[Sequence[OldRun]]:
+        """Pages of the installation's runs that are over and did not change since `before`."""
+        page = self._page(before, None)
+        while page:
+            # The cursor is a run, and must still be there when it is used.
+            following = self._page(before, page[-1]) if len(page) == PAGE else []
+            ours = [r for r in page if is_ours(r.dagster_run, self._installation)]
+            if ours:
+                yield [_old_run(record) for record in ours]
+            page = following
+
+    def leaned_on(self, run_ids: Sequence[str], since: datetime) -> set[str]:
+        """Those of the runs that another repeats which is not over or changed after `since`."""
+        found: set[str] = set()
+        for tag in (tags.PARENT_RUN, ROOT_RUN_ID_TAG):
+            repeats = {tag: list(run_ids)}
+            for wanted in (
+                dg.RunsFilter(tags=repeats, statuses=NOT_OVER),
+                dg.RunsFilter(tags=repeats, updated_after=since),
+            ):
+                records = self._instance.get_run_records(wanted)
+                found.update(record.dagster_run.tags[tag] for record in records)
+        return found
+
+    def open_backfills(self, backfills: Iterable[str]) -> set[str]:
+        """Those of the backfills that are not over."""
+        found = set()
+        for backfill in backfills:
+            stored = self._instance.get_backfill(backfill)
+            if stored is not None and stored.status in _OPEN_BACKFILLS:
+                found.add(backfill)
+        return found
+
+    def not_over(self, run_ids: Sequence[str]) -> set[str]:
+        """Those of the runs that the storage knows and does not call over."""
+        wanted = dg.RunsFilter(run_ids=list(run_ids), statuses=NOT_OVER)
+        return set(self._instance.get_run_ids(wanted))
+
+    def remove(self, run_id: str) -> None:
+        """Remove a run with all that is kept of it, its own row last.
+
+        Raises:
+            NotRemoved: Something of it could not be removed.
+        """
+        try:
+            remove_files(self._instance, run_id)
+            remove_rows(self._instance, run_id)
+        except Exception as error:
+            raise NotRemoved(sanitize_exception(error, known=self._secrets)) from error
+
+    def _page(self, before: datetime, after: dg.RunRecord | None) -> Sequence[dg.RunRecord]:
+        return self._instance.get_run_records(
+            dg.RunsFilter(
+                statuses=list(OVER),
+                tags={tags.INSTALLATION: self._installation},
+                updated_before=before,
+            ),
+            limit=PAGE,
+            ascending=True,
+            cursor=None if after is None else after.dagster_run.run_id,
+        )
+
+
+def _old_run(record: dg.RunRecord) -> OldRun:
+    run = record.dagster_run
+    return OldRun(
+        run_id=run.run_id,
+        job=run.job_name,
+        ended_at=_ended(record),
+        backfill=run.tags.get(tags.BACKFILL),
+        awaits_retry=run.tags.get(tags.WILL_RETRY) == "true"
+        and AUTO_RETRY_RUN_ID_TAG not in run.tags,
+    )
+
+
+def _ended(record: dg.RunRecord) -> datetime:
+    if record.end_time is not None:
+        return datetime.fromtimestamp(record.end_time, timezone.utc)
+    updated = record.update_timestamp
+    return updated if updated.tzinfo else updated.replace(tzinfo=timezone.utc)
