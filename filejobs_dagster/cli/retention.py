@@ -219,7 +219,7 @@ def _look(one: Examined) -> dict[str, Any] | None:
         "delete_is_floor": look.deletes.more,
         "scrub": look.scrubs.rows,
         "scrub_is_floor": look.scrubs.more,
-        "without_time": look.without_time.rows,
+        "without_time": None if look.without_time is None else look.without_time.rows,
         "oldest": instant(look.oldest),
         "partitions": [str(each.relation) for each in look.partitions],
         "size_bytes": look.size_bytes,

@@ -51,6 +51,18 @@ def with_defaults(base: type[Config], **defaults: Any) -> type[Config]:
     return create_model(base.__name__, __base__=base, __module__=__name__, **fields)
 
 
+def as_it_stands(base: type[Config], mode: str) -> type[Config]:
+    """The same config class, whose `dry_run` says which runs change something as things stand.
+
+    The Launchpad shows the words of a field, and nothing of the job's own description.
+    """
+    inherited = base.model_fields["dry_run"]
+    words = f"{inherited.description} As it stands: {mode}"
+    changed = inherited.merge_field_infos(inherited, description=words)
+    fields: dict[str, Any] = {"dry_run": (inherited.annotation, changed)}
+    return create_model(base.__name__, __base__=base, __module__=__name__, **fields)
+
+
 def outside(name: str, number: int, most: int) -> list[str]:
     """A sentence when the number is not within 1 and `most`."""
     return [] if 1 <= number <= most else [f"{name} is {number:,}; it can be 1 to {most:,}."]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from filejobs_dagster.references.claims import Claim
     from tests.interleavings.stepping import SteppedRun
 
 pytestmark = pytest.mark.thorough
@@ -112,8 +113,14 @@ def delete_bytes_first(run: SteppedRun, ids: Sequence[uuid.UUID]) -> None:
 class BelievingGate(Gate):
     """Takes a 200 for an answer without reading it."""
 
-    def delete(self, keys: Sequence[str], before_bytes: Callable[[], None]) -> GateResult:
-        admission = self.admit(keys)
+    def delete(
+        self,
+        keys: Sequence[str],
+        before_bytes: Callable[[], None],
+        *,
+        claims: Sequence[Claim] = (),
+    ) -> GateResult:
+        admission = self.admit(keys, claims=claims)
         before_bytes()
         if admission.admitted:
             objects: Any = [{"Key": key} for key in admission.admitted]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dagster._core.definitions.utils import is_valid_owner
 
 from filejobs_dagster.orchestration.descriptions import mode_in_words
-from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -66,3 +66,16 @@ def test_what_dagster_would_refuse_as_an_owner_is_a_mistake_of_the_settings(
 
     with pytest.raises(SettingsError, match=r"owners\[0\]"):
         code.installation.settings()
+
+
+@pytest.mark.parametrize("job", [job.name for job in JOBS if job.built])
+def test_the_launchpad_says_beside_dry_run_which_runs_change_something(
+    code: Code, job: str
+) -> None:
+    code.installation.document["allow_live"] = False
+
+    [node] = code.definitions.resolve_job_def(job).nodes
+    fields: Any = node.definition.config_schema.as_field().config_type.fields
+
+    assert fields["dry_run"].default_value is True
+    assert mode_in_words(code.installation.loaded(), job) in fields["dry_run"].description

@@ -211,7 +211,7 @@ def test_a_source_in_a_database_of_its_own_is_read_there(
     source = avatars(database=AddressForTests(empty_database_url))
     references = read(source)
     assert keys_of(references) == [b"files/a", b"files/b"]
-    assert set(references.read_at) == {"file", "avatars"}
+    assert set(references.read_at) == {"file, upload, attachment", "avatars"}
 
 
 def test_a_source_cannot_write(read: Reader, connection: psycopg.Connection) -> None:
@@ -374,7 +374,7 @@ def test_rows_that_a_policy_hides_are_a_failure_and_not_an_absence(
     accounts(connection, "files/a")
     connection.execute("ALTER TABLE account ENABLE ROW LEVEL SECURITY")
     connection.execute("CREATE ROLE bulk_reader LOGIN")
-    connection.execute("GRANT SELECT ON account, file TO bulk_reader")
+    connection.execute("GRANT SELECT ON account, file, upload, attachment TO bulk_reader")
     try:
         read.database_url = psycopg.conninfo.make_conninfo(database_url, user="bulk_reader")
         with pytest.raises(ReferencesUnknown, match="row-level security"):

@@ -70,7 +70,8 @@ def test_a_thousand_keys_are_looked_up_by_the_index(connection: psycopg.Connecti
 
 def test_the_own_table_is_found_in_another_schema(connection: psycopg.Connection) -> None:
     connection.execute("CREATE SCHEMA elsewhere")
-    connection.execute("ALTER TABLE file SET SCHEMA elsewhere")
+    for own in OWN_TABLES:
+        connection.execute(f"ALTER TABLE {own.table} SET SCHEMA elsewhere")
     connection.execute("INSERT INTO elsewhere.file (storage_key) VALUES ('files/a')")
     assert ReferenceCheck(connection, schema="elsewhere").named(["files/a"]) == {
         "files/a": ("file",)
@@ -296,7 +297,7 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_absence(
     connection.execute("CREATE TABLE account AS SELECT 'files/a'::text AS avatar_key")
     connection.execute("ALTER TABLE account ENABLE ROW LEVEL SECURITY")
     connection.execute("CREATE ROLE collector")
-    connection.execute("GRANT SELECT ON account, file TO collector")
+    connection.execute("GRANT SELECT ON account, file, upload, attachment TO collector")
     connection.execute("SET ROLE collector")
     try:
         hidden = connection.execute("SELECT count(*) FROM account").fetchone()

@@ -16,7 +16,7 @@ from filejobs_dagster.jobs.table_retention.refused import RuleRefused
 from filejobs_dagster.jobs.table_retention.session import IN_INDEX_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from filejobs_dagster.jobs.table_retention.session import Raw
     from filejobs_dagster.jobs.table_retention.statements import Statements
@@ -76,29 +76,67 @@ def missing_indexes(cursor: Raw, target: Target, statements: Statements) -> list
 
 def _for_time(cursor: Raw, target: Target, statements: Statements) -> Iterator[Missing]:
     page = statements.page(None, target.rule.batch_size, lock=False)
-    cursor.execute(sql.SQL("EXPLAIN (VERBOSE, FORMAT JSON) {}").format(page))
+    for schema, name, rows, size in _read_as_a_whole(cursor, target, page):
+        yield Missing(
+            f"each batch would read the whole table {schema}.{name} (about {rows:,} rows, "
+            f"{size / 1024 / 1024:,.0f} MiB): no index begins with {target.time.name}",
+            index_for(target),
+        )
+
+
+def is_served(cursor: Raw, target: Target, statement: sql.Composed) -> bool:
+    """Tell whether a statement reads no large table as a whole.
+
+    Args:
+        cursor: In a transaction; planner settings of the transaction are changed.
+        target: The table that it reads.
+        statement: It looks for rows by their time; it is not carried out.
+    """
+    cursor.execute(IN_INDEX_ORDER)
+    return not list(_read_as_a_whole(cursor, target, statement))
+
+
+def _read_as_a_whole(
+    cursor: Raw, target: Target, statement: sql.Composed
+) -> Iterator[tuple[str, str, int, int]]:
+    """Large tables of the plan that no index leads into, with their rows and bytes."""
+    cursor.execute(sql.SQL("EXPLAIN (VERBOSE, FORMAT JSON) {}").format(statement))
     (plan,) = cursor.fetchone() or ([],)
     large = {(schema, name): (rows, size) for rows, size, schema, name in _large(cursor, target)}
     for schema, name in dict.fromkeys(_unserved(cursor, plan[0]["Plan"], target.time.name)):
         if (schema, name) in large:
-            rows, size = large[schema, name]
-            yield Missing(
-                f"each batch would read the whole table {schema}.{name} (about {rows:,} rows, "
-                f"{size / 1024 / 1024:,.0f} MiB): no index begins with {target.time.name}",
-                index_for(target),
-            )
+            yield (schema, name, *large[schema, name])
 
 
-def index_for(target: Target) -> str:
-    """The statement that makes the index in the order of the batches."""
-    listed = ", ".join(each.quoted.as_string() for each in target.order)
+def index_for(target: Target, only: str = "") -> str:
+    """The statement that makes the index in the order of the batches.
+
+    Args:
+        target: The table.
+        only: The condition of a partial index.
+    """
+    listed = f"({', '.join(each.quoted.as_string() for each in target.order)})"
+    if only:
+        listed += f" WHERE {only}"
     table = target.table.quoted.as_string()
     if target.partitioned:
         return (
-            f"CREATE INDEX CONCURRENTLY ON each partition of {table} ({listed}); then CREATE INDEX "
-            f"ON {table} ({listed}), which takes those over in an instant"
+            f"CREATE INDEX CONCURRENTLY ON each partition of {table} {listed}; then CREATE INDEX "
+            f"ON {table} {listed}, which takes those over in an instant"
         )
-    return f"CREATE INDEX CONCURRENTLY ON {table} ({listed})"
+    return f"CREATE INDEX CONCURRENTLY ON {table} {listed}"
+
+
+def too_slow(stages: Sequence[Statements]) -> RuleRefused:
+    """Why a rule is not carried out whose rows are not found in time, although an index serves."""
+    wanted = dict.fromkeys(index_for(each.target, each.only()) for each in stages)
+    return RuleRefused(
+        "finding the next rows took longer than database.statement_timeout: rows that the "
+        "conditions keep, that are scrubbed already or that have the same time are read again and "
+        "again",
+        f"run: {'; '.join(wanted)}. A condition that is not the same at all times, as with now(), "
+        "is left out of an index",
+    )
 
 
 def _large(cursor: Raw, target: Target) -> Iterator[tuple[int, int, str, str]]:

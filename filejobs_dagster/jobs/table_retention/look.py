@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.table_retention import moments
-from filejobs_dagster.jobs.table_retention.indexes import missing_indexes
+from filejobs_dagster.jobs.table_retention.indexes import is_served, missing_indexes, too_slow
 from filejobs_dagster.jobs.table_retention.partitions import partitions_past, reason_to_keep
 from filejobs_dagster.jobs.table_retention.session import IN_INDEX_ORDER
 from filejobs_dagster.jobs.table_retention.statements import Statements
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.table_retention.indexes import Missing
     from filejobs_dagster.jobs.table_retention.partitions import Partition
+    from filejobs_dagster.jobs.table_retention.refused import RuleRefused
     from filejobs_dagster.jobs.table_retention.session import Raw
     from filejobs_dagster.jobs.table_retention.target import Target
 
@@ -50,7 +51,8 @@ class Look:
     Attributes:
         deletes: Rows that would be deleted.
         scrubs: Rows that would be scrubbed, and are not deleted.
-        without_time: Rows that the rule means and never takes, because they have no time.
+        without_time: Rows that the rule means and never takes, because they have no time; None
+            where a large table would be read as a whole for it.
         oldest: The moment of the oldest row that is due for deletion, or None.
         partitions: Those that would be dropped as a whole; their rows count in `deletes` as well.
         size_bytes: The table with its indexes and partitions.
@@ -58,7 +60,7 @@ class Look:
 
     deletes: Count
     scrubs: Count
-    without_time: Count
+    without_time: Count | None
     oldest: datetime | None
     partitions: tuple[Partition, ...]
     size_bytes: int
@@ -98,6 +100,10 @@ class Plan:
         found = [missing for each in self.both
                  for missing in missing_indexes(cursor, self.target, each)]  # fmt: skip
         return list(dict.fromkeys(found))
+
+    def too_slow(self) -> RuleRefused:
+        """Why the rule is not carried out when its rows are not found in time."""
+        return too_slow(self.both)
 
     def whole_partitions(self, cursor: Raw) -> list[Partition]:
         """The partitions that can go as a whole."""
@@ -157,17 +163,20 @@ class Plan:
                 f"{look.deletes} rows are due, and the table is over its size: "
                 f"{look.size_bytes:,} bytes of {limit:,}"
             )
-        if look.without_time.rows:
+        if look.without_time is not None and look.without_time.rows:
             found.append(f"{look.without_time} rows have no time and are never taken")
         if moments.kind_of(target.time) == moments.DATE and rule.time_zone is None:
             found.append("a day counts as over when it is over everywhere on earth (UTC-12)")
         return found
 
 
-def _without_time(cursor: Raw, statements: Statements, most: int) -> Count:
-    cursor.execute(statements.without_time(most + 1))
-    meant, looked_at = cursor.fetchone() or (0, 0)
-    return Count(min(int(meant), most), int(looked_at) > most)
+def _without_time(cursor: Raw, statements: Statements, most: int) -> Count | None:
+    for statement in statements.without_time(most + 1):
+        if is_served(cursor, statements.target, statement):
+            cursor.execute(statement)
+            meant, looked_at = cursor.fetchone() or (0, 0)
+            return Count(min(int(meant), most), int(looked_at) > most)
+    return None
 
 
 def oldest(cursor: Raw, statements: Statements) -> datetime | None:

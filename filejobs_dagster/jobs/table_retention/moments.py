@@ -104,7 +104,3 @@ def bound_is_past(
         value = sql.SQL("({} + {})").format(value, _LEFT_OUT)
     return sql.SQL("({}) <= {}").format(_instant(value, kind, zone), moment)
 
-
-def without_time(column: Column) -> sql.Composed:
-    """The condition that a row has no time, or an infinite one."""
-    return sql.SQL("({0} IS NULL OR NOT isfinite({0}))").format(column.quoted)

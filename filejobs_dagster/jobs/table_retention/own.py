@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 _MADE = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)", re.MULTILINE)
 
+_BEFORE = "(?:prev|previous|prior|preceding|parent)"
+_HASH = "(?:hash|sha256|digest|hmac)"
 _PREVIOUS_HASH = re.compile(
-    r"(?:prev|previous)_?(?:row_|event_|entry_)?(?:hash|sha256|digest|hmac)"
+    rf"{_BEFORE}_?(?:row_|event_|entry_|record_)?{_HASH}|{_HASH}_?(?:of_)?{_BEFORE}"
+    rf"|(?:chain|chained|link)_?{_HASH}"
 )
 """A column by which each row of a log vouches for the one before it."""
 

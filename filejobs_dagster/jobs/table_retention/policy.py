@@ -85,7 +85,7 @@ def _examined(
             look = plan.look(cursor, most)
     except psycopg.errors.QueryCanceled as error:
         if not missing:
-            raise
+            raise plan.too_slow() from None
         # What is wrong is known: counting without an index takes too long.
         return Examined(rule, plan, missing=missing, warnings=(f"not counted: {said(error)}",))
     return Examined(rule, plan, look, missing, tuple(plan.warnings(look)))

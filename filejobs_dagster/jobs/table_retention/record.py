@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.table_retention.look import Count
     from filejobs_dagster.jobs.table_retention.tally import Tally
     from filejobs_dagster.jobs.table_retention.work import Work
 
@@ -158,7 +159,7 @@ class Record:
             **done,
             "refused": tally.refused,
             "left": work.left,
-            "without time": "-" if look is None else str(look.without_time),
+            "without time": _said(None if look is None else look.without_time),
             "reason": work.failed or work.why_refused or "-",
         }
 
@@ -168,6 +169,11 @@ class Record:
             "swept": swept,
             "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
         }
+
+
+def _said(count: Count | None) -> str:
+    """A count, or the dash of what nobody counted."""
+    return "-" if count is None else str(count)
 
 
 def _state(work: Work) -> str:

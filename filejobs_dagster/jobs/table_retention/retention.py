@@ -76,6 +76,8 @@ class Retention:
         except psycopg.Error as error:
             if is_gone(self._context.connection):
                 raise
+            if isinstance(error, psycopg.errors.QueryCanceled) and work.plan is not None:
+                work.failed = work.failed or str(work.plan.too_slow())
             work.failed = work.failed or f"PostgreSQL refused: {said(error)}"
 
     def _begin(self, cursor: Raw, work: Work) -> None:

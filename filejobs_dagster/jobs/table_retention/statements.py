@@ -56,15 +56,33 @@ class Statements:
 
     def due(self) -> sql.Composed:
         """The condition that a row is due; every statement repeats all of it."""
-        rule = self.target.rule
-        parts: list[sql.Composable] = [self._past(self.cutoff)]
-        if rule.where is not None:
-            parts.append(_true(rule.where))
-        if rule.except_ is not None:
-            parts.append(_false(rule.except_))
+        parts: list[sql.Composable] = [self._past(self.cutoff), *self._conditions()]
         if self.fate == "scrubbed":
             parts.append(self._unscrubbed())
         return sql.SQL("\n   AND ").join(parts)
+
+    def _conditions(self) -> list[sql.Composable]:
+        rule = self.target.rule
+        found: list[sql.Composable] = []
+        if rule.where is not None:
+            found.append(_true(rule.where))
+        if rule.except_ is not None:
+            found.append(_false(rule.except_))
+        return found
+
+    def only(self) -> str:
+        """The condition of an index with no other rows than those that can be due; may be empty."""
+        rule = self.target.rule
+        parts = [] if rule.where is None else [f"({rule.where})"]
+        if rule.except_ is not None:
+            parts.append(f"NOT ({rule.except_})")
+        if self.fate == "scrubbed":
+            parts.append(self._unscrubbed().as_string())
+        return " AND ".join(parts)
+
+    def _meant(self) -> sql.Composed:
+        """The condition that the rule means a row, whatever its time."""
+        return sql.SQL(" AND ").join([sql.SQL("true"), *self._conditions()])
 
     def _past(self, cutoff: datetime) -> sql.Composed:
         return moments.past(self.target.time, self.target.rule.time_zone, cutoff)
@@ -172,31 +190,44 @@ class Statements:
             "SELECT greatest({}, '0001-01-03Z'::timestamptz) FROM {} WHERE {}\n ORDER BY {} LIMIT 1"
         ).format(moment, self.target.table.quoted, self.due(), self.target.in_order()[0])
 
-    def still_past(self) -> sql.Composed:
-        """SQL that counts those of the keys in `$1`, `$2`, … whose time is past the cutoff."""
-        return sql.SQL("SELECT count(*) FROM {}\n WHERE {}\n   AND {}").format(
-            self.target.table.quoted, self._chosen(), self._past(self.cutoff)
+    def still_meant(self) -> sql.Composed:
+        """SQL that counts those of the keys in `$1`, `$2`, … which the rule would still delete.
+
+        It returns how many are past the cutoff, and how many of these the conditions mean.
+        """
+        return sql.SQL(
+            "SELECT count(*), count(*) FILTER (WHERE {}) FROM {}\n WHERE {}\n   AND {}"
+        ).format(
+            self._meant(),
+            self.target.table.quoted,
+            self._chosen(),
+            self._past(self.cutoff),
         )
 
-    def without_time(self, most: int) -> sql.Composed:
-        """SQL that looks at up to `most` rows without a time of each kind.
+    def without_time(self, most: int) -> tuple[sql.Composed, ...]:
+        """SQL that looks at up to `most` rows without a time of each kind, the better way first.
 
         It returns how many of them the conditions mean, and how many it looked at.
         """
-        rule, name = self.target.rule, self.target.time.quoted
-        conditions: list[sql.Composable] = [sql.SQL("true")]
-        if rule.where is not None:
-            conditions.append(_true(rule.where))
-        if rule.except_ is not None:
-            conditions.append(_false(rule.except_))
-        # Three look-ups instead of one OR: each is served by the index on the time. The conditions
-        # come behind the limit, so that rows which they do not mean cost no more than the others.
+        meant = self._meant()
+        # The conditions come behind the limit, so that rows which they do not mean cost no more
+        # than the others. A partial index serves only where they stand before it.
+        return tuple(
+            self._timeless(shown, condition, most)
+            for shown, condition in ((meant, sql.SQL("true")), (sql.SQL("true"), meant))
+        )
+
+    def _timeless(
+        self, meant: sql.Composable, condition: sql.Composable, most: int
+    ) -> sql.Composed:
+        # Three look-ups instead of one OR: each is served by the index on the time.
         each = [
-            sql.SQL("(SELECT {} AS meant FROM {} WHERE {} {} LIMIT {})").format(
-                sql.SQL(" AND ").join(conditions),
+            sql.SQL("(SELECT {} AS meant FROM {} WHERE {} {} AND {} LIMIT {})").format(
+                meant,
                 self.target.table.quoted,
-                name,
+                self.target.time.quoted,
                 test,
+                condition,
                 sql.Literal(most),
             )
             for test in (sql.SQL("IS NULL"), sql.SQL("= 'infinity'"), sql.SQL("= '-infinity'"))

@@ -139,7 +139,11 @@ class Work:
         try:
             taken = trying_again(self._batch, context, records, stage, size)
         except psycopg.Error as error:
-            if is_gone(context.connection) or not (self._may_be_refused and refuses_rows(error)):
+            if is_gone(context.connection):
+                raise
+            if isinstance(error, psycopg.errors.QueryCanceled) and not self._locked:
+                raise self._required_plan().too_slow() from None
+            if not (self._may_be_refused and refuses_rows(error)):
                 raise
             self._refused(context, records, error)
             return
@@ -156,7 +160,7 @@ class Work:
 
     def _batch(self, context: RunContext, records: Records, stage: Statements, size: int) -> Tally:
         """Lock, take, write down; returns the tally once that is committed."""
-        self._may_be_refused = []
+        self._locked = self._may_be_refused = []
         database, connection = context.database, context.connection
         with database.transaction(connection) as cursor:
             with raw_cursor(connection) as raw, roles_search_path(raw):
@@ -201,13 +205,20 @@ class Work:
         raw.execute(stage.take(), arrays)
         taken = raw.rowcount
         if stage.fate == "scrubbed":
-            raw.execute(stage.still_past(), arrays)
-            if raw.fetchone() != (len(rows),):
+            raw.execute(stage.still_meant(), arrays)
+            past, meant = raw.fetchone() or (0, 0)
+            if past != len(rows):
                 raise RuleRefused(
                     f"scrubbing a row of {stage.target.table} changes its "
                     f"{stage.target.time.name}, as a trigger for updated_at does: its age would "
                     "begin anew, and it would never be deleted",
                     "count from a column that no update changes, such as created_at",
+                )
+            if meant != len(rows):
+                raise RuleRefused(
+                    f"scrubbing a row of {stage.target.table} changes what `where` or `except` "
+                    "says of it, as a generated column does: it would never be deleted",
+                    "let the conditions look at columns that scrubbing does not change",
                 )
         if stage.target.children and stage.fate == "deleted" and taken != len(rows):
             raise RuleRefused(

@@ -15,10 +15,12 @@ from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.orchestration.config import (
     MOST_RUNTIME,
     CollectorConfig,
+    as_it_stands,
     outside,
     too_long,
     with_defaults,
 )
+from filejobs_dagster.orchestration.descriptions import mode_in_words
 from filejobs_dagster.orchestration.execution import execute, settings_for
 from filejobs_dagster.registry import RegisteredJob
 from filejobs_dagster.settings import (
@@ -95,5 +97,7 @@ def audit_trim_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinition:
 
         execute(context, settings, config, registered.name, body)
 
-    op.__annotations__["config"] = audit_trim_config(loaded.settings)
+    op.__annotations__["config"] = as_it_stands(
+        audit_trim_config(loaded.settings), mode_in_words(loaded, registered.name)
+    )
     return dg.op(name=registered.name, description=registered.summary)(op)

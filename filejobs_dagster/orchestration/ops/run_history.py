@@ -12,10 +12,12 @@ from filejobs_dagster.orchestration.config import (
     MOST_IN_A_BATCH,
     MOST_RUNTIME,
     CollectorConfig,
+    as_it_stands,
     outside,
     too_long,
     with_defaults,
 )
+from filejobs_dagster.orchestration.descriptions import mode_in_words
 from filejobs_dagster.orchestration.execution import execute, settings_for
 from filejobs_dagster.orchestration.history import DagsterHistory
 from filejobs_dagster.registry import RegisteredJob
@@ -96,5 +98,7 @@ def run_history_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinition
 
         execute(context, settings, config, registered.name, body)
 
-    op.__annotations__["config"] = run_history_config(loaded.settings)
+    op.__annotations__["config"] = as_it_stands(
+        run_history_config(loaded.settings), mode_in_words(loaded, registered.name)
+    )
     return dg.op(name=registered.name, description=registered.summary)(op)

@@ -17,10 +17,12 @@ from filejobs_dagster.orchestration.config import (
     MOST_IN_A_BATCH,
     MOST_RUNTIME,
     CollectorConfig,
+    as_it_stands,
     outside,
     too_long,
     with_defaults,
 )
+from filejobs_dagster.orchestration.descriptions import mode_in_words
 from filejobs_dagster.orchestration.execution import execute, settings_for
 from filejobs_dagster.orchestration.resources import resource_key
 from filejobs_dagster.references.check import ReferenceCheck
@@ -154,7 +156,9 @@ def storage_orphans_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefini
 
         execute(context, settings, config, registered.name, body)
 
-    op.__annotations__["config"] = storage_orphans_config(loaded.settings)
+    op.__annotations__["config"] = as_it_stands(
+        storage_orphans_config(loaded.settings), mode_in_words(loaded, registered.name)
+    )
     decorate = dg.op(
         name=registered.name,
         description=registered.summary,

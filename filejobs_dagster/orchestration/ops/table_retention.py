@@ -11,10 +11,12 @@ from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.orchestration.config import (
     MOST_RUNTIME,
     CollectorConfig,
+    as_it_stands,
     outside,
     too_long,
     with_defaults,
 )
+from filejobs_dagster.orchestration.descriptions import mode_in_words
 from filejobs_dagster.orchestration.execution import execute, settings_for
 from filejobs_dagster.registry import RegisteredJob
 from filejobs_dagster.settings import (
@@ -91,5 +93,7 @@ def table_retention_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefini
 
         execute(context, settings, config, registered.name, body)
 
-    op.__annotations__["config"] = table_retention_config(loaded.settings)
+    op.__annotations__["config"] = as_it_stands(
+        table_retention_config(loaded.settings), mode_in_words(loaded, registered.name)
+    )
     return dg.op(name=registered.name, description=registered.summary)(op)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from filejobs_dagster.objects.removal import Expected
+    from filejobs_dagster.references.claims import Claim
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 AFTER_LISTING = "Reading all references"
@@ -33,8 +34,10 @@ REFER_ELSEWHERE = "INSERT INTO account (avatar_key) VALUES ('files/old')"
 class CarelessGate(Gate):
     """Believes the pass, and asks no source again."""
 
-    def _still_named(self, orphans: Sequence[Expected]) -> dict[bytes, str]:
-        del orphans
+    def _still_named(
+        self, orphans: Sequence[Expected], claims: Sequence[Claim]
+    ) -> dict[bytes, str]:
+        del orphans, claims
         return {}
 
 

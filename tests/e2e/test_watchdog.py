@@ -1,0 +1,98 @@
+"""The watchdog of a real deployment: it tells, it beats, and its death is noticed from outside."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from tests.alerts.receiver import Receiver, receiving
+from tests.e2e.deployment import kill_group, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.deployment import Deployment
+
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
+
+# A tick a minute, on a machine that may be slow.
+LONG = 180
+
+
+@pytest.fixture
+def receiver(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """Whom the deployment tells."""
+    with receiving() as receiver:
+        monkeypatch.setenv("FILEJOBS_ALERT_URL", receiver.url)
+        monkeypatch.setenv("FILEJOBS_HEARTBEAT_URL", receiver.heartbeat_url)
+        deployment.installation.document["alerts"] = {
+            "to": [{"name": "on-call", "url": {"env": "FILEJOBS_ALERT_URL"}}],
+            "recovered_after": "0s",
+            "heartbeat": {"url": {"env": "FILEJOBS_HEARTBEAT_URL"}},
+        }
+        deployment.installation.job(schedule="@yearly", stale_after="2h")
+        # Read by `Settings` in this process, too.
+        path = deployment.installation.settings_path
+        path.unlink()
+        deployment.installation.write()
+        yield receiver
+
+
+def told(receiver: Receiver, words: str) -> None:
+    wait_until(lambda: any(words in said for said in receiver.texts), f"told: {words}", LONG)
+
+
+def beats(receiver: Receiver) -> int:
+    return sum("/ping/" in path for path in receiver.requests)
+
+
+def failed_ticks(deployment: Deployment) -> list[str]:
+    """The first lines of the failed ticks of job_freshness, as the web UI has them."""
+    with deployment.instance() as instance:
+        return [
+            str(tick.error)
+            for state in instance.all_instigator_state()
+            if state.instigator_name == "job_freshness"
+            for tick in instance.get_ticks(
+                state.instigator_origin_id,
+                state.selector_id,
+                statuses=[dg._core.scheduler.instigation.TickStatus.FAILURE],
+            )
+        ]
+
+
+def test_it_tells_it_beats_and_somebody_hears_when_it_is_gone(
+    deployment: Deployment, receiver: Receiver
+) -> None:
+    installation = deployment.installation
+    code_server, daemon = deployment.start_code_server(), deployment.start_daemon()
+    told(receiver, "upload_reservations has never run")
+    wait_until(lambda: failed_ticks(deployment), "a tick has failed", LONG)
+    assert "1 job needs attention: upload_reservations (never run)" in failed_ticks(deployment)[0]
+    assert beats(receiver) == 0
+
+    installation.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, detail)"
+        " VALUES ('r', 'test', 'upload_reservations', now(), 'ok', 'live',"
+        ' \'{"window": {"covers": "everything"}}\')'
+    )
+    wait_until(lambda: beats(receiver), "it beats", LONG)
+    told(receiver, "1 over")
+    assert len(receiver.messages) == 2
+
+    for process in (daemon, code_server):
+        kill_group(process)
+    beaten = beats(receiver)
+    installation.execute("UPDATE mirror_watermark SET read_until = now() - interval '2 hours'")
+    alert = [sys.executable, "-m", "filejobs_dagster.cli", "alert"]
+    deployment.run([*alert, "--state", str(installation.folder / "state.json")])
+    assert "Nobody records what ran" in receiver.texts[2]
+
+    installation.settings_path.write_text("installation: test\n\tno YAML: [")
+    deployment.start_code_server()
+    deployment.start_daemon()
+    told(receiver, "filejobs.yaml has mistakes, so no job can run")
+    assert beats(receiver) == beaten
