@@ -65,7 +65,7 @@ def sweep(
     log.addHandler(waiting)
 
     def body(context: RunContext) -> Outcome:
-        _adopt(context, store, bucket)
+        adopt_for(context, store, bucket)
         with ReferenceCheck(
             context.connection, bucket.sources, schema=context.database.schema
         ) as references:
@@ -88,7 +88,8 @@ def sweep(
     return outcome
 
 
-def _adopt(context: RunContext, store: Store, bucket: BucketSettings) -> None:
+def adopt_for(context: RunContext, store: Store, bucket: BucketSettings) -> None:
+    """Write the marker that lets a run of this database act in the bucket."""
     place = Place(
         client=store.client,
         bucket=bucket.bucket,

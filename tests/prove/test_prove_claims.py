@@ -4,61 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from filejobs_dagster.audit.pins.s3 import S3Pins
 from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.jobs.upload_reservations import collection
 from filejobs_dagster.ledger import standing
 from filejobs_dagster.ledger.standing import Standing, standings
-from filejobs_dagster.postgres.migrate import migrate
-from filejobs_dagster.prove import stage as stages
 from filejobs_dagster.prove.claims import CLAIMS, bytes_before_commit, one_record, readings
 from filejobs_dagster.prove.prover import prove
+from tests.prove.trying import BY_NAME, after_migrating, careless_of, guarded_of, try_claim
 
 if TYPE_CHECKING:
     from filejobs_dagster.ledger.mirror import FinishedRun
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.prove.evidence import Claim, Finding, Side
+    from filejobs_dagster.prove.evidence import Claim
     from filejobs_dagster.prove.stage import Stage
-
-BY_NAME = {claim.name: claim for claim in CLAIMS}
-
-
-def try_claim(name: str, stage: Stage) -> Finding:
-    (finding,) = prove([BY_NAME[name]], stage)
-    return finding
-
-
-def facts_of(side: Side) -> dict[str, Any]:
-    return dict(side.facts)
-
-
-def careless_of(finding: Finding) -> dict[str, Any]:
-    assert finding.evidence is not None, finding.error
-    return facts_of(finding.evidence.careless)
-
-
-def guarded_of(finding: Finding) -> dict[str, Any]:
-    assert finding.evidence is not None, finding.error
-    return facts_of(finding.evidence.guarded)
-
-
-def after_migrating(monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
-    """Damage every schema that the stage makes."""
-
-    def migrate_and_damage(url: str, schema: str) -> None:
-        migrate(url, schema)
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL("SET search_path TO {}, pg_temp").format(sql.Identifier(schema))
-            )
-            for statement in statements:
-                connection.execute(statement.encode())
-
-    monkeypatch.setattr(stages, "migrate", migrate_and_damage)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)

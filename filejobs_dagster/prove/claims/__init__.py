@@ -11,10 +11,15 @@ from filejobs_dagster.prove.claims import (
     completed_upload,
     dry_runs,
     half_a_source,
+    half_old_partition,
     never_run,
     null_counts,
+    object_replaced,
     one_record,
     orphan_referenced,
+    publish_or_cancel,
+    restored_file,
+    slow_multipart,
 )
 
 if TYPE_CHECKING:
@@ -31,4 +36,9 @@ CLAIMS: list[Claim] = [
     audit_edited.CLAIM,
     orphan_referenced.CLAIM,
     half_a_source.CLAIM,
+    publish_or_cancel.CLAIM,
+    object_replaced.CLAIM,
+    slow_multipart.CLAIM,
+    restored_file.CLAIM,
+    half_old_partition.CLAIM,
 ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, NotShown, Side, tidy
+from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
 from filejobs_dagster.prove.observe import those_that, watch
 from filejobs_dagster.prove.together import together
+from filejobs_dagster.prove.waiting import has_to_wait
 
 if TYPE_CHECKING:
     import threading
@@ -22,7 +22,6 @@ CHAIN = "prove"
 ROUNDS = 10
 EVENTS = 3
 APPENDERS = 2
-SECONDS_TO_BLOCK = 20.0
 
 # The same columns without the constraints, so that what the statement does can be seen.
 _SCRATCH = "CREATE TABLE careless_event (LIKE audit_event INCLUDING DEFAULTS)"
@@ -136,23 +135,9 @@ def _second_meets_first(scene: Scene, round_number: int) -> tuple[list[str], boo
         with scene.database.transaction(connection) as cursor:
             append(cursor, _events(0, round_number), chain=CHAIN)
             appending = pool.submit(second)
-            waited = _blocked(scene, process, appending)
+            waited = has_to_wait(scene, process, appending)
         appending.result()
     return statements, waited
-
-
-def _blocked(scene: Scene, process: Future[int], appending: Future[None]) -> bool:
-    """Look until the backend waits for another, or has finished without waiting."""
-    deadline = time.monotonic() + SECONDS_TO_BLOCK
-    while not appending.done():
-        if time.monotonic() > deadline:
-            raise NotShown("the second appender neither waited nor finished")
-        if process.done() and scene.value(
-            "SELECT cardinality(pg_blocking_pids(%(pid)s)) > 0", {"pid": process.result()}
-        ):
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def _events(appender: int, round_number: int) -> list[dict[str, int]]:

@@ -1,0 +1,70 @@
+"""Any job of the project itself, run as every door runs it, with what a bucket's job needs."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.objects.gate import Gate
+from filejobs_dagster.prove.collector import new_run
+from filejobs_dagster.prove.evidence import NotShown
+from filejobs_dagster.references.check import ReferenceCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.prove.stage import Scene
+    from filejobs_dagster.prove.store import Store
+
+# A run's log is not part of the report; how it ended is in its outcome.
+_LOG = logging.getLogger("filejobs_dagster.prove.jobs")
+_LOG.addHandler(logging.NullHandler())
+_LOG.propagate = False
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What a live run over a bucket works with.
+
+    Attributes:
+        context: The run.
+        store: Where the bytes are.
+        references: The project's own tables, and no other source.
+        gate: The only way to delete.
+    """
+
+    context: RunContext
+    store: Store
+    references: ReferenceCheck
+    gate: Gate
+
+
+def run_in_bucket(
+    scene: Scene, store: Store, job: str, body: Callable[[Workplace], Outcome]
+) -> Outcome:
+    """Run a job live, from its locks to its final word.
+
+    Raises:
+        NotShown: It failed.
+    """
+
+    def work(context: RunContext) -> Outcome:
+        with ReferenceCheck(
+            context.connection, store.settings.sources, schema=context.database.schema
+        ) as references:
+            gate = Gate(store.client, store.settings, references)
+            return body(Workplace(context, store, references, gate))
+
+    return run_in_database(scene, job, work)
+
+
+def run_in_database(scene: Scene, job: str, body: Callable[[RunContext], Outcome]) -> Outcome:
+    """As `run_in_bucket`, for a job that has to do with the database alone."""
+    outcome = conduct(Ticket(new_run(job=job)), scene.database, body, _LOG)
+    if not outcome.ok:
+        raise NotShown(f"the project's {job} failed: {outcome.error}")
+    return outcome
