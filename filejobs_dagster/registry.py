@@ -1,8 +1,7 @@
 """The one list of jobs.
 
 Everything that names jobs reads this module: the settings, the CHECK on `job_run.job` (a test
-keeps both equal), the Dagster definitions, `filejobs status`. A job that is listed but not built
-yet fails clearly when it is started, and its standing is honestly *never run*.
+keeps both equal), the Dagster definitions, `filejobs status`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ class RegisteredJob:
     Attributes:
         name: The job's name in Dagster, in `filejobs.yaml` and in `job_run.job`.
         summary: One sentence that says what it takes away or states.
-        built: False while this version has no code for it.
         partitioned: True when its items become collectable at a moment, so that a backfill can
             take one day of them.
         deletes_bytes: True when it deletes bytes and therefore needs a bucket.
@@ -27,7 +25,6 @@ class RegisteredJob:
 
     name: str
     summary: str
-    built: bool = False
     partitioned: bool = False
     deletes_bytes: bool = False
     read_only: bool = False
@@ -37,52 +34,45 @@ JOBS: tuple[RegisteredJob, ...] = (
     RegisteredJob(
         "upload_reservations",
         "Removes reservations whose upload never finished, and the bytes that did arrive.",
-        built=True,
         partitioned=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
         "storage_orphans",
         "Removes objects in an owned prefix that no source references.",
-        built=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
         "upload_cleanup",
         "Removes the objects of cancelled uploads.",
-        built=True,
         partitioned=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
         "multipart_uploads",
         "Aborts multipart uploads that have been idle for too long.",
-        built=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
         "deleted_files",
         "Removes soft-deleted files whose restore window is over.",
-        built=True,
         partitioned=True,
         deletes_bytes=True,
     ),
     RegisteredJob(
-        "table_retention", "Removes rows of declared tables by declared rules.", built=True
+        "table_retention", "Removes rows of declared tables by declared rules."
     ),
-    RegisteredJob("audit_trim", "Cuts a sealed and pinned prefix of the audit log.", built=True),
+    RegisteredJob("audit_trim", "Cuts a sealed and pinned prefix of the audit log."),
     RegisteredJob(
         "audit_seal",
         "States where each audit chain has reached, and pins it outside.",
-        built=True,
     ),
     RegisteredJob(
         "audit_verify",
         "Verifies the audit chains against seals and pins.",
-        built=True,
         read_only=True,
     ),
-    RegisteredJob("run_history", "Removes old run records from Dagster's own storage.", built=True),
+    RegisteredJob("run_history", "Removes old run records from Dagster's own storage."),
 )
 
 BY_NAME: dict[str, RegisteredJob] = {job.name: job for job in JOBS}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.alerts.words import SEVERITY, Kind, Severity
+from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.ledger.standing import dead_letters_of
 
@@ -95,6 +95,11 @@ class Condition:
         return SEVERITY[self.kind]
 
     @property
+    def title(self) -> str:
+        """What is wrong with what."""
+        return TITLE[self.kind] if self.job is None else f"{self.job} {TITLE[self.kind]}"
+
+    @property
     def fingerprint(self) -> str:
         """What makes two sightings the same condition."""
         return f"{self.job or '-'}/{self.kind}/{self.severity}"
@@ -177,6 +182,23 @@ def look(
         judged.add("silent")
         conditions += [silent] if silent is not None else []
     return Looked(tuple(conditions), frozenset(judged))
+
+
+def beside_the_standings(
+    cursor: psycopg.Cursor[TupleRow],
+    installation: str,
+    limits: Limits,
+    *,
+    known: Iterable[str] = (),
+) -> tuple[Condition, ...]:
+    """What is wrong now and no standing says: a run that is stuck, one without its record, silence.
+
+    As seen from outside of Dagster; the arguments are those of `look`.
+
+    Raises:
+        psycopg.Error: The tables could not be read.
+    """
+    return look(cursor, installation, (), limits, from_outside=True, known=known).conditions
 
 
 def reason_of(text: str, known: Iterable[str] = ()) -> str:

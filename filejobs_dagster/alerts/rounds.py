@@ -75,6 +75,7 @@ class Round:
         delivered: The messages of this round.
         waiting: What each destination has not been told yet.
         trouble: Why the outbox could not be used, or None.
+        seen: What the look of this round found wrong.
     """
 
     booked: Booked | None = None
@@ -82,6 +83,7 @@ class Round:
     delivered: tuple[Delivered, ...] = ()
     waiting: tuple[Undelivered, ...] = ()
     trouble: str | None = None
+    seen: tuple[Condition, ...] = ()
 
     @property
     def unheard(self) -> tuple[Undelivered, ...]:
@@ -183,7 +185,7 @@ def conduct_round(
         return tell_of_trouble(teller, error, besides, deadline=deadline)
     care = frozenset(each.fingerprint for each in looked.conditions)
     said = _directly(teller, (), care, deadline)
-    return Round(booked, len(lasting), (*delivered, *said), tuple(waiting))
+    return Round(booked, len(lasting), (*delivered, *said), tuple(waiting), seen=looked.conditions)
 
 
 def tell_of_trouble(

@@ -12,12 +12,14 @@ from typing import Annotated
 import psycopg
 import typer
 
+from filejobs_dagster.alerts.conditions import Condition, beside_the_standings
+from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli.completion import job_names
 from filejobs_dagster.cli.failures import expected_failure
 from filejobs_dagster.cli.invocation import Invocation, problems_text
 from filejobs_dagster.cli.output import console, print_error, print_json
 from filejobs_dagster.cli.status_document import status_document
-from filejobs_dagster.cli.status_table import print_standings
+from filejobs_dagster.cli.status_table import print_besides, print_standings
 from filejobs_dagster.cli.verdict import Verdict, verdict_on
 from filejobs_dagster.cli.words import job_named, threshold_given
 from filejobs_dagster.expectations import expectations
@@ -46,6 +48,7 @@ class View:
         verdict: Over the jobs shown; unknown, with the reason, when nothing could be seen.
         standings: None when nothing could be seen.
         now: The database's time.
+        besides: What is wrong and no standing says, such as a mirror that is silent.
         explanation: More than the verdict's one line, for standard error.
     """
 
@@ -53,6 +56,7 @@ class View:
     verdict: Verdict
     standings: list[Standing] | None = None
     now: datetime | None = None
+    besides: tuple[Condition, ...] = ()
     explanation: str = ""
 
 
@@ -90,13 +94,18 @@ def status(
 ) -> None:
     """Say where each job stands: did it run, does it sweep, and what is wrong if not.
 
-    Reads filejobs.yaml and the tables job_run, job_progress and filejobs_migration in a read-only
-    transaction; needs no Dagster and changes nothing, so it can watch from another machine.
+    Reads filejobs.yaml and the tables job_run, job_progress, mirror_watermark and
+    filejobs_migration in a read-only transaction; needs no Dagster and changes nothing, so it can
+    watch from another machine.
 
     Only a successful run in the configured mode over everything due counts as a success: six weeks
     of dry runs do not make a live job healthy. Without a threshold (stale_after in the settings, or
     here) nothing is called stale; a job that stands in the settings and never ran is critical in
     either case. Jobs that are not in the settings are shown, and do not count.
+
+    Beside the jobs it says, each on a line of its own, when nobody records what ran (critical: the
+    daemon or the code server is gone), when a run ended without its record, and when one is stuck,
+    longer at work than its job's max_runtime (warnings).
 
     [bold]Standings[/bold]
       ok, ok (dry), failed, stale, never run, unknown, and
@@ -159,8 +168,12 @@ def _look_into(
     ):
         now = database_now(cursor)
         found = standings(cursor, settings.installation, expectations(settings, thresholds))
+        wrong = beside_the_standings(
+            cursor, settings.installation, limits_of(settings), known=secrets
+        )
     shown = [_clean(each, secrets) for each in found if job in (None, each.job)]
-    return View(settings.installation, verdict_on(shown), shown, now)
+    besides = tuple(each for each in wrong if job is None or each.job in (None, job))
+    return View(settings.installation, verdict_on(shown, besides), shown, now, besides)
 
 
 def _clean(standing: Standing, secrets: tuple[str, ...]) -> Standing:
@@ -173,7 +186,11 @@ def _clean(standing: Standing, secrets: tuple[str, ...]) -> Standing:
 
 def _print(view: View, output: Format, *, check: bool) -> None:
     if output is Format.JSON:
-        print_json(status_document(view.installation, view.verdict, view.standings or (), view.now))
+        print_json(
+            status_document(
+                view.installation, view.verdict, view.standings or (), view.now, view.besides
+            )
+        )
         return
     if output is Format.PROMETHEUS:
         if view.standings is not None:
@@ -187,3 +204,4 @@ def _print(view: View, output: Format, *, check: bool) -> None:
         sys.stdout.flush()
     if view.standings is not None and view.now is not None:
         print_standings(out, view.standings, view.now)
+        print_besides(out, view.besides)

@@ -10,6 +10,7 @@ from filejobs_dagster.cli.words import instant
 from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
+    from filejobs_dagster.alerts.conditions import Condition
     from filejobs_dagster.cli.verdict import Verdict
     from filejobs_dagster.ledger.standing import Running, RunSummary, Standing
 
@@ -19,6 +20,7 @@ def status_document(
     verdict: Verdict,
     standings: Sequence[Standing] = (),
     now: datetime | None = None,
+    besides: Sequence[Condition] = (),
 ) -> dict[str, Any]:
     """The whole document.
 
@@ -27,6 +29,7 @@ def status_document(
         verdict: Over the jobs shown.
         standings: Empty when they could not be determined.
         now: The database's time of the look; None when there was none.
+        besides: What is wrong and no standing says.
     """
     return {
         "installation": installation,
@@ -34,6 +37,10 @@ def status_document(
         "verdict": verdict.word,
         "summary": verdict.reason,
         "jobs": [_job(standing) for standing in standings],
+        "besides": [
+            {"kind": each.kind, "job": each.job, "severity": each.severity, "reason": each.reason}
+            for each in besides
+        ],
     }
 
 

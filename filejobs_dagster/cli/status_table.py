@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from filejobs_dagster.alerts.words import ADVICE
 from filejobs_dagster.cli.output import print_table
 from filejobs_dagster.cli.words import NOTHING, moment, number, span
 from filejobs_dagster.ledger.words import StartedBy
@@ -17,6 +18,7 @@ from filejobs_dagster.ledger.words import StartedBy
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from filejobs_dagster.alerts.conditions import Condition
     from filejobs_dagster.ledger.standing import RunSummary, Standing
 
 ROOM_FOR_EVERYTHING = 170
@@ -51,6 +53,15 @@ def print_standings(out: Console, standings: Sequence[Standing], now: datetime) 
                 Text(f"{standing.job}: ", style=_COLOURS[standing.severity])
                 + Text(_more(standing, now), style="default")
             )
+
+
+def print_besides(out: Console, besides: Sequence[Condition]) -> None:
+    """Print what is wrong and no standing says, each on a line of its own, with what to do."""
+    for each in besides:
+        out.print()
+        line = f"{each.severity.upper()}  {each.title}: {each.reason}"
+        out.print(Text(line, style=_COLOURS[each.severity]))
+        out.print(Text(ADVICE[each.kind]))
 
 
 def _wide(standings: Sequence[Standing], now: datetime) -> Table:

@@ -1,7 +1,7 @@
 """`filejobs uploads`: dead letters of upload_cleanup, and another try for them."""
 
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -13,17 +13,28 @@ from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.output import console, print_error, print_json, print_table
 from filejobs_dagster.cli.who import who
 from filejobs_dagster.cli.words import NOTHING, instant, moment
-from filejobs_dagster.jobs.upload_cleanup.dead_letters import (
-    DeadLetter,
-    dead_letters,
-    retry_dead_letters,
-)
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.postgres.connect import Database
 
+if TYPE_CHECKING:
+    from filejobs_dagster.jobs.upload_cleanup.dead_letters import DeadLetter
+
+HELP = """
+Cancelled uploads whose object could not be removed, and another try for them.
+
+[bold]Examples[/bold]
+  filejobs uploads dead
+  filejobs uploads retry --all --reason 'the bucket is writable again'
+
+[bold]Exit codes[/bold]
+  0   done
+  1   refused or failed, with the reason on standard error
+  64  called wrongly
+"""
+
 app = typer.Typer(
-    help="Cancelled uploads whose object could not be removed, and another try for them.",
+    help=HELP,
     rich_markup_mode="rich",
     add_completion=False,
 )
@@ -67,6 +78,10 @@ def dead(
       1   the settings are wrong, or the database does not answer
       64  called wrongly
     """
+    from filejobs_dagster.jobs.upload_cleanup.dead_letters import (  # noqa: PLC0415 (heavy)
+        dead_letters,
+    )
+
     invocation = Invocation.of(context)
     database = Database.of(invocation.require().database)
     with (
@@ -111,6 +126,10 @@ def retry(
       1   one of the ids is no dead letter; or the database does not answer
       64  called wrongly
     """
+    from filejobs_dagster.jobs.upload_cleanup.dead_letters import (  # noqa: PLC0415 (heavy)
+        retry_dead_letters,
+    )
+
     ids = list(upload or [])
     if bool(ids) == everything:
         raise typer.BadParameter("give ids, or --all; not both", param_hint="ID")
@@ -132,7 +151,7 @@ def retry(
         raise typer.Exit(exits.FAILED)
 
 
-def _document(letter: DeadLetter, secrets: tuple[str, ...]) -> dict[str, Any]:
+def _document(letter: "DeadLetter", secrets: tuple[str, ...]) -> dict[str, Any]:
     return {
         "id": str(letter.id),
         "storage_key": letter.key,
@@ -146,7 +165,7 @@ def _document(letter: DeadLetter, secrets: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _print(found: list[DeadLetter], secrets: tuple[str, ...]) -> None:
+def _print(found: list["DeadLetter"], secrets: tuple[str, ...]) -> None:
     table = Table(pad_edge=False, show_edge=False)
     for heading in ("id", "key", "attempts", "cancelled (UTC)", "dead (UTC)", "met last"):
         table.add_column(heading, overflow="fold")

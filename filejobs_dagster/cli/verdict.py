@@ -1,8 +1,8 @@
-"""One verdict over several standings, as monitoring plugins give it."""
+"""One verdict over standings and what is wrong beside them, as monitoring plugins give it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +10,7 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.output import one_line
 
 if TYPE_CHECKING:
+    from filejobs_dagster.alerts.conditions import Condition
     from filejobs_dagster.ledger.standing import Standing
 
 VerdictWord = Literal["ok", "warning", "critical", "unknown"]
@@ -29,7 +30,7 @@ class Verdict:
     """What `status --check` says.
 
     Attributes:
-        word: The worst of the jobs that somebody asked for.
+        word: The worst of the jobs that somebody asked for, and of what is wrong beside them.
         reason: Why, on one line.
     """
 
@@ -47,31 +48,32 @@ class Verdict:
         return f"{self.word.upper()} - {one_line(self.reason).replace('|', '/')}"
 
 
-def verdict_on(standings: Sequence[Standing]) -> Verdict:
-    """The worst standing decides; critical is worse than unknown, unknown worse than warning.
+def verdict_on(standings: Sequence[Standing], besides: Sequence[Condition] = ()) -> Verdict:
+    """The worst decides; critical is worse than unknown, unknown worse than warning.
 
     Jobs that nobody asked for do not count. When none is left there is nothing to be sure of: that
     is unknown, because settings that lost their jobs must not look healthy.
+
+    Args:
+        standings: Of the jobs.
+        besides: What is wrong and no standing says.
     """
     asked = [standing for standing in standings if standing.severity != "silent"]
+    wrong = [
+        (_judged(each.severity), f"{each.job} {each.word}: {each.reason}")
+        for each in asked
+        if each.alarming
+    ]
+    wrong += [(each.severity, f"{each.title}: {each.reason}") for each in besides]
     if not asked:
         named = ", ".join(standing.job for standing in standings)
         few = len(standings) == 1
-        return Verdict(
-            "unknown",
-            f"{named} is not in the settings" if few else "the settings name no job to check",
-        )
-    word = _worst(standing.severity for standing in asked)
-    if word == "ok":
+        none = f"{named} is not in the settings" if few else "the settings name no job to check"
+        wrong.append(("unknown", none))
+    if not wrong:
         return Verdict("ok", ", ".join(f"{standing.job} {standing.word}" for standing in asked))
-    wrong = [standing for standing in asked if standing.alarming]
-    wrong.sort(key=lambda standing: _WORST_FIRST.index(_judged(standing.severity)))
-    return Verdict(word, "; ".join(f"{each.job} {each.word}: {each.reason}" for each in wrong))
-
-
-def _worst(severities: Iterable[str]) -> VerdictWord:
-    found = {_judged(severity) for severity in severities}
-    return next(word for word in _WORST_FIRST if word in found)
+    wrong.sort(key=lambda each: _WORST_FIRST.index(each[0]))
+    return Verdict(wrong[0][0], "; ".join(said for _, said in wrong))
 
 
 def _judged(severity: str) -> VerdictWord:

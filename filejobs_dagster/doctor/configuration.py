@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
-from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,17 +22,10 @@ def check_settings(loaded: Loaded) -> Iterator[Finding]:
 
 
 def check_jobs(settings: Settings) -> Iterator[Finding]:
-    """Look at jobs that cannot run, and at jobs whose stopping nobody would notice."""
+    """Look at jobs whose stopping nobody would notice, and at what they are not allowed."""
     if not settings.jobs:
         yield warning("jobs", "the settings name no job", "write at least one under jobs")
         return
-    missing = [name for name in settings.jobs if not BY_NAME[name].built]
-    if missing:
-        yield warning(
-            "jobs",
-            f"this version has no code for {', '.join(missing)}",
-            "such a job fails as soon as it is started; take it out of the settings until then",
-        )
     unwatched = [name for name, job in settings.jobs.items() if job.stale_after is None]
     if unwatched:
         yield warning(
@@ -41,7 +33,7 @@ def check_jobs(settings: Settings) -> Iterator[Finding]:
             f"without stale_after: {', '.join(unwatched)}",
             "write stale_after, so that somebody is told when the job stops",
         )
-    if not missing and not unwatched:
+    else:
         yield ok("jobs", ", ".join(f"{name} ({job.mode})" for name, job in settings.jobs.items()))
     if not settings.allow_live and any(job.mode == "live" for job in settings.jobs.values()):
         yield warning(

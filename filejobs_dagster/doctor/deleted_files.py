@@ -151,7 +151,7 @@ def _derived(
         )
         return
     yield ok(name, "PostgreSQL plans the query for the role of the jobs")
-    yield _known_to_the_gate(name, query, references)
+    yield _known_to_the_gate(name, query, references, database, connection)
     with database.transaction(connection, read_only=True) as cursor:
         # The operator's names are those of the role's own search path.
         cursor.execute("SET LOCAL search_path TO DEFAULT")
@@ -160,25 +160,20 @@ def _derived(
 
 
 def _known_to_the_gate(
-    name: str, query: DerivedSettings, references: Sequence[SourceSettings]
+    name: str,
+    query: DerivedSettings,
+    references: Sequence[SourceSettings],
+    database: Database,
+    connection: Connection,
 ) -> Finding:
     check = f"{name} references"
-    tables = {table.rpartition(".")[2] for table in tables_read(query.sql)}
-    here = [source for source in references if source.database is None]
-    named = [
-        source.name
-        for source in here
-        if tables & {table.rpartition(".")[2] for table in tables_read(source.sql)}
-    ]
-    if named:
-        return ok(check, f"the gate asks {', '.join(named)} which keys other files' rows name")
-    return warning(
-        check,
-        f"no source of the bucket reads {', '.join(sorted(tables)) or 'its tables'}, unless a view "
-        "does: an object that two files share would go with the first, and storage_orphans would "
-        "take those of living files",
-        "add a source whose query returns every key of the table",
-    )
+    here = [source.sql for source in references if source.database is None]
+    try:
+        with database.transaction(connection, read_only=True):
+            DerivedObjects([query], connection).require_sources(here, database.schema)
+    except SourceRefused as refused:
+        return failed(check, str(refused), "every run of deleted_files refuses until then")
+    return ok(check, "the gate knows which keys rows name that stay")
 
 
 def _table(

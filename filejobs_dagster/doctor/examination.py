@@ -53,6 +53,7 @@ def _installation(
     settings: Settings, secrets: tuple[str, ...], *, probe: bool
 ) -> Iterator[Finding]:
     yield from check_jobs(settings)
+    yield from _each("alerts", lambda: _alerts(settings), secrets)
     database = Database.of(settings.database)
     with _connected(database, secrets) as (connection, refusal):
         if connection is None:
@@ -71,6 +72,13 @@ def _installation(
         yield from _deleted_files(settings, database, connection, secrets)
         yield from _retention(settings, database, connection, secrets)
         yield from _audit(settings, database, connection, secrets)
+
+
+def _alerts(settings: Settings) -> Iterable[Finding]:
+    # A third of a second of imports that broken settings should not wait for.
+    from filejobs_dagster.doctor.alerts import check_alerts  # noqa: PLC0415
+
+    return check_alerts(settings.alerts)
 
 
 def _buckets(

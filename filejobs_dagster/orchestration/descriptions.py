@@ -8,13 +8,9 @@ from collections.abc import Iterator
 from filejobs_dagster.registry import BY_NAME, RegisteredJob
 from filejobs_dagster.settings import JobSettings, Loaded
 
-NOT_BUILT = "**Not built in this version**: a run of it fails and says so."
-
 
 def job_description(loaded: Loaded, registered: RegisteredJob) -> str:
     """Markdown: the summary first, since lists show nothing else."""
-    if not registered.built:
-        return f"{registered.summary} {NOT_BUILT}"
     return "\n\n".join([registered.summary, *_paragraphs(loaded, registered)])
 
 

@@ -1,5 +1,6 @@
 """What Dagster shows of a run: on its page, and as lines over time in the catalog."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,7 +87,6 @@ def catalog_assets(loaded: Loaded) -> list[dg.AssetSpec]:
             "to take; any other run that ended well, dry ones included, is an observation.",
         )
         for job in JOBS
-        if job.built
     ]
 
 
@@ -122,21 +122,34 @@ def run_metadata(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any]:
         if rows:
             entries[name] = dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
     if samples:
-        lines = [f"**{fate}**\n\n" + "\n".join(f"- `{key}`" for key in keys)
+        lines = [f"**{fate}**\n\n" + "\n".join(f"- {_verbatim(key)}" for key in keys)
                  for fate, keys in samples.items()]  # fmt: skip
         entries["samples"] = dg.MetadataValue.md("\n\n".join(lines))
     order = {name: place for place, name in enumerate(FIRST)}
     return dict(sorted(entries.items(), key=lambda entry: order.get(entry[0], len(FIRST))))
 
 
+def _verbatim(text: str) -> str:
+    """Markdown that shows a text as it is, whatever is in it.
+
+    Whoever may name a file writes into this page. A backtick in a key would end the code, and what
+    follows would be Markdown: an image, for instance, whose address is asked for by the browser of
+    whoever looks at the run, and one of the web UI's own addresses starts runs.
+    """
+    line = " ".join(text.splitlines())
+    fence = "`" * (1 + max((len(each) for each in re.findall("`+", line)), default=0))
+    return f"{fence} {line} {fence}"
+
+
 def _entries(ticket: Ticket, outcome: Outcome) -> dict[str, Any]:
     """Everything that is one number, word or truth; what is unknown is left out, never zero."""
+    # The detail comes first: its own `window` is the record's, a mapping, which no page shows.
     found = {
+        **outcome.detail,
         "mode": ticket.identity.mode,
         "mode_reason": ticket.mode_reason,
         "window": ticket.window.label or "everything due",
         "scanned": outcome.scanned,
         "acted": outcome.acted,
-        **outcome.detail,
     }
     return {name: value for name, value in found.items() if isinstance(value, int | float | str)}

@@ -18,7 +18,7 @@ from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import JOBS
-from filejobs_dagster.settings import Loaded, SettingsError, known_secrets
+from filejobs_dagster.settings import Loaded, SettingsError, format_duration, known_secrets
 
 CHECK = "standing"
 
@@ -30,15 +30,11 @@ _DESCRIPTION = (
 
 
 def checked_jobs(loaded: Loaded) -> list[str]:
-    """The jobs that have a check: those of the settings; all that are built while these are broken.
+    """The jobs that have a check: those of the settings; all while these are broken.
 
     A job that is not in the settings has none, since nobody asked for it.
     """
-    return [
-        job.name
-        for job in JOBS
-        if job.built and (loaded.settings is None or job.name in loaded.settings.jobs)
-    ]
+    return [job.name for job in JOBS if loaded.settings is None or job.name in loaded.settings.jobs]
 
 
 def standing_checks(loaded: Loaded) -> list[dg.AssetChecksDefinition]:
@@ -124,7 +120,7 @@ def _facts(standing: Standing) -> Iterator[tuple[str, Any]]:
     yield "last success that counts", _when(standing.last_success)
     yield "last live success", _when(standing.last_live_success)
     threshold = standing.stale_after
-    yield "threshold", "none in the settings" if threshold is None else str(threshold)
+    yield "threshold", "none in the settings" if threshold is None else format_duration(threshold)
     yield "failures since", standing.consecutive_failures
 
 

@@ -97,6 +97,11 @@ class ReferenceCheck:
             _, connection = self._connections.popitem()
             connection.close()
 
+    @property
+    def queries_here(self) -> tuple[str, ...]:
+        """The SQL of the operator's sources in the project's own database."""
+        return tuple(query.source.sql for query in self._queries)
+
     def preflight(self) -> None:
         """Ask every source once, before anything is decided.
 

@@ -3,7 +3,7 @@
 A row in state `cleanup` names its key until it is `cleaned`, so the table would keep the object
 from its own collector. A claim leaves out exactly one row, and only while that row is as the claim
 left it: whoever has claimed it again, or has retained it, has raised its number or changed its
-state, and the row then keeps the object as every other row does.
+state, or has written a hold into it, and the row then keeps the object as every other row does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ TABLE = "upload"
 
 _NOT_CLAIMED = """
    AND NOT (state = 'cleanup'
+            AND NOT legal_hold
+            AND (retained_until IS NULL OR retained_until <= clock_timestamp())
             AND (id, attempts) IN (SELECT claim.id, claim.attempt
                                      FROM unnest($2::uuid[], $3::integer[])
                                        AS claim (id, attempt)))

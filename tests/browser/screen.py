@@ -28,6 +28,8 @@ class Screen:
     def picture(self, name: str) -> Path:
         """Keep what is seen as `build/screenshots/NAME.png`."""
         PICTURES.mkdir(parents=True, exist_ok=True)
+        # Icons come after the words.
+        self.page.wait_for_timeout(1500)
         path = PICTURES / f"{name}.png"
         self.page.screenshot(path=str(path))
         return path

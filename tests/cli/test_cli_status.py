@@ -298,7 +298,7 @@ class TestJson:
         desk.configure(stale_after="1h")
         run_id = desk.record(scanned=None, acted=None)
         found = document(desk)
-        assert list(found) == ["installation", "at", "verdict", "summary", "jobs"]
+        assert list(found) == ["installation", "at", "verdict", "summary", "jobs", "besides"]
         assert (found["installation"], found["verdict"]) == ("desk", "ok")
         shown = found["jobs"][0]
         assert list(shown) == [
@@ -327,6 +327,7 @@ class TestJson:
             "scanned",
             "acted",
             "error",
+            "started_by",
         ]
         assert shown["last_run"]["run_id"] == run_id
         assert shown["last_run"]["scanned"] is None
@@ -394,3 +395,52 @@ def test_a_threshold_for_a_job_that_changes_nothing_is_met_by_its_dry_runs(desk:
     said = desk.call("status", "--check", "--stale-after", "audit_verify=1h")
     assert said.exit_code == 0, said.output
     assert "audit_verify ok" in said.stdout
+
+
+def test_a_mirror_that_is_silent_is_critical_although_every_job_stands_well(desk: Desk) -> None:
+    """The daemon is dead: what it recorded last is still fresh, and nothing new will come."""
+    desk.record()
+    looked = "INSERT INTO mirror_watermark (installation, read_until, wide_scan_at)"
+    desk.connection.execute(f"{looked} VALUES ('other', now() - interval '2 hours', now())")
+    desk.connection.execute(f"{looked} VALUES ('desk', now() - interval '10 minutes', now())")
+    assert desk.call("status", "--check").exit_code == 0
+    desk.connection.execute(
+        "UPDATE mirror_watermark SET read_until = now() - interval '16 minutes'"
+    )
+    said = desk.call("status", "--check", "--job", "upload_reservations")
+    assert said.exit_code == 2
+    first, *lines = said.stdout.splitlines()
+    assert first.startswith("CRITICAL - Nobody records what ran: the mirror of finished runs last")
+    assert any(line.startswith("CRITICAL  Nobody records what ran") for line in lines)
+    assert "Start Dagster's daemon" in said.stdout
+    found = document(desk)
+    assert found["verdict"] == "critical"
+    assert [(each["kind"], each["job"]) for each in found["besides"]] == [("silent", None)]
+
+
+def test_a_run_that_is_stuck_or_has_no_record_is_a_warning(desk: Desk) -> None:
+    desk.record()
+    columns = "run_id, installation, job, mode, trigger, holder, started_at, outcome, finished_at"
+    desk.connection.execute(
+        f"INSERT INTO job_progress ({columns}) VALUES"
+        " ('hangs', 'desk', 'upload_reservations', 'live', 'schedule', 'host 4711',"
+        " now() - interval '39 minutes', NULL, NULL),"
+        " ('ended', 'desk', 'audit_verify', 'dry', 'schedule', 'host 4711',"
+        " now() - interval '1 hour', 'ok', now() - interval '14 minutes')"
+    )
+    assert desk.call("status", "--check").exit_code == 0
+    desk.connection.execute(
+        "UPDATE job_progress SET started_at = started_at - interval '2 minutes',"
+        " finished_at = finished_at - interval '2 minutes'"
+    )
+    said = desk.call("status", "--check")
+    assert said.exit_code == 1
+    assert said.stdout.startswith(
+        "WARNING - upload_reservations has a run that is stuck: run hangs"
+    )
+    assert "audit_verify has a run that ended without its record: run ended" in said.stdout
+    assert desk.call("status", "--check", "--job", "storage_orphans").exit_code == 3
+    desk.record(outcome="failed")
+    failed = desk.call("status", "--check")
+    assert failed.exit_code == 2
+    assert failed.stdout.startswith("CRITICAL - upload_reservations failed")

@@ -205,7 +205,9 @@ def test_what_is_unknown_is_not_shown_as_zero() -> None:
 def test_the_daemons_noise_is_not_shown_and_an_alarm_is_shown_once(tmp_path: Path) -> None:
     said: list[str] = []
     watched = web.Web(DemoPlace.at(tmp_path / "state"), {}, said.append)
-    alarm = "filejobs_dagster.orchestration.sensors.freshness.JobsNeedAttention: 1 job needs attention"
+    alarm = (
+        "filejobs_dagster.orchestration.sensors.freshness.JobsNeedAttention: 1 job needs attention"
+    )
     head = "2026-11-29 18:13:33 +0000 - dagster.daemon.SensorDaemon - "
     for line in (
         head + "INFO - Checking for new runs",

@@ -116,7 +116,8 @@ def test_a_table_that_no_source_reads_is_called_so(installation: Installation) -
 
     found = findings(installation)["derived thumbnails references"]
 
-    assert (found.verdict, "thumbnail" in found.found) == ("warning", True)
+    assert (found.verdict, "public.thumbnail" in found.found) == ("failed", True)
+    assert "refuses until then" in found.advice
 
 
 def test_any_foreign_key_to_file_without_an_index_is_named(installation: Installation) -> None:

@@ -197,3 +197,22 @@ def test_a_run_that_waits_for_long_is_told(
     )
     assert tick(code) is None, "the job itself stands as it should"
     assert "upload_reservations has a run that does not start" in receiver.texts[0]
+
+
+def test_a_run_that_is_stuck_is_told_and_keeps_the_heartbeat_silent(
+    code: Code, receiver: Receiver
+) -> None:
+    sweep(code)
+    assert tick(code) is None
+    assert beats(receiver) == 1
+    code.installation.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, started_at)"
+        " VALUES ('hangs', 'test', 'upload_reservations', 'live', 'schedule', 'host 4711',"
+        " now() - interval '41 minutes')"
+    )
+    assert tick(code) is None, "the job itself stands as it should"
+    assert beats(receiver) == 1
+    assert "upload_reservations has a run that is stuck" in receiver.texts[-1]
+    code.installation.execute("UPDATE job_progress SET started_at = now() - interval '9 minutes'")
+    assert tick(code) is None
+    assert beats(receiver) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.registry import JOB_NAMES
 from filejobs_dagster.settings import read_settings
 from tests.orchestration.conftest import failure_of
 
@@ -91,16 +91,6 @@ def test_the_launchpad_shows_the_operators_limits_as_defaults(code: Code) -> Non
         "max_runtime": "5m",
         "count_bytes": True,
     }
-
-
-@pytest.mark.parametrize("name", [name for name in JOB_NAMES if not BY_NAME[name].built])
-def test_a_job_that_is_not_built_fails_clearly_when_it_is_started(code: Code, name: str) -> None:
-    code.installation.document["jobs"][name] = {"by_hand": True}
-
-    result = code.run(name)
-
-    assert not result.success
-    assert f"{name} is not built in this version" in failure_of(result)
 
 
 def test_broken_settings_still_load_and_the_jobs_refuse_with_every_mistake(code: Code) -> None:

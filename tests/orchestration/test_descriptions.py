@@ -68,7 +68,7 @@ def test_what_dagster_would_refuse_as_an_owner_is_a_mistake_of_the_settings(
         code.installation.settings()
 
 
-@pytest.mark.parametrize("job", [job.name for job in JOBS if job.built])
+@pytest.mark.parametrize("job", [job.name for job in JOBS])
 def test_the_launchpad_says_beside_dry_run_which_runs_change_something(
     code: Code, job: str
 ) -> None:

@@ -60,6 +60,9 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
         with self._reading():
             self._derived.preflight()
         self._storage.references.preflight()
+        with self._reading():
+            sources = self._storage.references.queries_here
+            self._derived.require_sources(sources, self._context.database.schema)
         begins = self._context.window.begins or BEGINNING
         self._work(begins, min(now, self._context.window.ends or now))
         return self._outcome(now)

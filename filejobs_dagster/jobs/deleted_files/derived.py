@@ -17,6 +17,7 @@ from filejobs_dagster.jobs.collecting.refused import (
     SourceRefused,
     refusing,
 )
+from filejobs_dagster.jobs.deleted_files.key_tables import key_tables, tables_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,11 +66,31 @@ class DerivedObjects:
             SourceRefused: As `preflight`.
         """
         with self._raw() as cursor, refusing(query.name, "the derived query", NOTHING_CLAIMED):
-            cursor.execute(f"SELECT * FROM (\n{query.sql}\n) AS derived LIMIT 0", ([NO_FILE],))
-            _require_keys(cursor, query)
-            cursor.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {_keys_of(query)}", ([NO_FILE], 1))
-            row = cursor.fetchone()
-        return None if row is None else row[0]
+            _origin(cursor, query)
+            return _plan(cursor, query)
+
+    def require_sources(self, sources: Sequence[str], schema: str) -> None:
+        """Refuse queries whose keys the gate could not find in rows that stay.
+
+        Args:
+            sources: SQL of the bucket's sources in this database, which PostgreSQL plans.
+            schema: Where the project's own tables are.
+
+        Raises:
+            SourceRefused: No source reads the table that the keys of a query come from.
+        """
+        for query in self._queries:
+            with self._raw() as cursor, refusing(query.name, "the derived query", NOTHING_CLAIMED):
+                wanted = key_tables(cursor, _origin(cursor, query), _plan(cursor, query), schema)
+                if not wanted or any(wanted & _read_by(cursor, source) for source in sources):
+                    continue
+            raise SourceRefused(
+                f"The derived query {query.name!r} takes its keys from {_named(wanted)}, and no "
+                "source of the bucket in this database reads that: an object that another of its "
+                "rows names, or one that outlives its file, would go with the file. "
+                f"{NOTHING_CLAIMED}. Add a source to the bucket whose query returns every key of "
+                "it; min_rows: 0 if it may be empty. What a function reads does not count."
+            )
 
     def keys(self, files: Sequence[UUID], *, most: int | None = None) -> dict[str, None] | None:
         """The keys of objects that were made from these files, each once, in no order.
@@ -105,6 +126,30 @@ class DerivedObjects:
             yield cursor
             # After an error the transaction is over, and this setting with it.
             cursor.execute("SELECT set_config('search_path', $1, true)", (projects,))
+
+
+def _origin(cursor: Raw, query: DerivedQuery) -> int:
+    """The oid of the table whose column the query returns; 0 when that is no plain column."""
+    cursor.execute(f"SELECT * FROM (\n{query.sql}\n) AS derived LIMIT 0", ([NO_FILE],))
+    found = 0 if cursor.pgresult is None else cursor.pgresult.ftable(0)
+    _require_keys(cursor, query)
+    return found
+
+
+def _plan(cursor: Raw, query: DerivedQuery) -> Any:
+    cursor.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {_keys_of(query)}", ([NO_FILE], 1))
+    row = cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def _read_by(cursor: Raw, source: str) -> set[tuple[str, str]]:
+    cursor.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) SELECT * FROM (\n{source}\n) AS source")
+    row = cursor.fetchone()
+    return set() if row is None else set(tables_in(row[0]))
+
+
+def _named(tables: set[tuple[str, str]]) -> str:
+    return " or ".join(sorted(f"{schema}.{name}" for schema, name in tables))
 
 
 def _keys_of(query: DerivedQuery) -> str:

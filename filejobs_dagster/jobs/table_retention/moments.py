@@ -103,4 +103,3 @@ def bound_is_past(
     if kind == TIMESTAMP and zone not in (None, UTC):
         value = sql.SQL("({} + {})").format(value, _LEFT_OUT)
     return sql.SQL("({}) <= {}").format(_instant(value, kind, zone), moment)
-

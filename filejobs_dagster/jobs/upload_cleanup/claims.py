@@ -109,7 +109,12 @@ def clean(cursor: psycopg.Cursor[TupleRow], outcomes: Sequence[tuple[Upload, str
     if not outcomes:
         return set()
     cursor.execute(
-        CLEAN, {**_claims([row for row, _ in outcomes]), "outcomes": [it for _, it in outcomes]}
+        CLEAN,
+        {
+            **_claims([row for row, _ in outcomes]),
+            "outcomes": [it for _, it in outcomes],
+            "provider_ids": [row.provider_id for row, _ in outcomes],
+        },
     )
     return {row[0] for row in cursor.fetchall()}
 

@@ -18,6 +18,8 @@ _DUE = """
 SELECT (SELECT count(*)
           FROM (SELECT FROM upload
                  WHERE state = 'cleanup' AND dead_at IS NULL
+                   AND NOT legal_hold
+                   AND (retained_until IS NULL OR retained_until <= (SELECT clock_timestamp()))
                    AND next_attempt_at <= (SELECT clock_timestamp())
                  ORDER BY next_attempt_at, id
                  LIMIT %(most)s) AS cleanup),
@@ -38,6 +40,7 @@ SELECT (SELECT count(*)
                  WHERE state = 'retained'
                    AND coalesce(next_attempt_at, retained_until, collectable_at)
                        <= (SELECT clock_timestamp())
+                   AND (retained_until IS NULL OR retained_until <= (SELECT clock_timestamp()))
                  LIMIT %(most)s) AS retained)
 """
 

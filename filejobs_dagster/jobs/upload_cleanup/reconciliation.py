@@ -180,8 +180,9 @@ class Reconciliation:
                 totals.scanned += 1
                 state = came_to.get(row.id) if self._context.live else _would_be(row, verdict)
                 if state is None:
-                    # Its writer has come back meanwhile: what was seen is old.
-                    totals.note(STILL_UNCERTAIN, row.key, why="its writer came back")
+                    # What was seen is old, or is about to be.
+                    why = "its writer came back, or a transaction holds its row"
+                    totals.note(STILL_UNCERTAIN, row.key, why=why)
                     continue
                 why = verdict.why if isinstance(verdict, IsOpen | IsOver) else "the object is there"
                 totals.note(_CLASSES[state], row.key, why=why)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+# A hold that somebody has written into the row counts as one of the storage does.
 # The candidates are chosen under a lock, and the claim repeats every predicate. MATERIALIZED: the
 # planner must not run a LIMIT with SKIP LOCKED more than once.
 CLAIM = """
@@ -23,6 +24,7 @@ WITH due AS MATERIALIZED (
     SELECT id
       FROM upload
      WHERE state = 'cleanup' AND dead_at IS NULL
+       AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
        AND next_attempt_at <= %(cutoff)s
        AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
      ORDER BY next_attempt_at, id
@@ -37,6 +39,8 @@ UPDATE upload
   FROM due
  WHERE upload.id = due.id
    AND upload.state = 'cleanup' AND upload.dead_at IS NULL
+   AND NOT upload.legal_hold
+   AND (upload.retained_until IS NULL OR upload.retained_until <= %(cutoff)s)
    AND upload.next_attempt_at <= %(cutoff)s
    AND upload.collectable_at >= %(begins)s AND upload.collectable_at < %(ends)s
 RETURNING upload.id, storage_key, upload_id, etag, version_id, size_bytes,
@@ -49,6 +53,7 @@ SELECT id, storage_key, upload_id, etag, version_id, size_bytes,
        stored_at IS NOT NULL, next_attempt_at, attempts
   FROM upload
  WHERE state = 'cleanup' AND dead_at IS NULL
+   AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
    AND next_attempt_at <= %(cutoff)s
    AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
    AND (next_attempt_at, id) > (%(after)s, %(after_id)s)
@@ -62,13 +67,15 @@ SELECT count(*) > 0
   FROM (SELECT
           FROM upload
          WHERE state = 'cleanup' AND dead_at IS NULL
+           AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
            AND next_attempt_at <= %(cutoff)s
            AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
          ORDER BY next_attempt_at, id
          LIMIT 1) AS due
 """
 
-# Results repeat the fencing number: a worker whose claim was taken over writes none.
+# Results repeat the fencing number: a worker whose claim was taken over writes none. A multipart
+# upload that was noted meanwhile was not aborted: its row is not done.
 CLEAN = """
 UPDATE upload
    SET state      = 'cleaned',
@@ -77,16 +84,19 @@ UPDATE upload
        claimed_by = NULL,
        dead_at    = NULL,
        last_error = NULL
-  FROM unnest(%(ids)s::uuid[], %(attempts)s::integer[], %(outcomes)s::text[])
-    AS done (id, attempt, outcome)
+  FROM unnest(%(ids)s::uuid[], %(attempts)s::integer[], %(outcomes)s::text[],
+              %(provider_ids)s::text[])
+    AS done (id, attempt, outcome, provider_id)
  WHERE upload.id = done.id
    AND upload.state = 'cleanup'
    AND upload.attempts = done.attempt
+   AND upload.upload_id IS NOT DISTINCT FROM done.provider_id
 RETURNING upload.id
 """
 
 # An attempt that says nothing of the row itself (storage was away) is forgiven: an outage must not
-# make dead letters.
+# make dead letters. Twenty doublings of a second are longer than any pause, and those of a day are
+# still an interval.
 LEAVE = """
 UPDATE upload
    SET last_error      = failed.reason,
@@ -94,7 +104,7 @@ UPDATE upload
        claimed_by      = NULL,
        forgiven        = upload.forgiven + CASE WHEN %(counts)s THEN 0 ELSE 1 END,
        next_attempt_at = clock_timestamp()
-                         + least(%(longest)s, %(first)s * power(2, least(30, greatest(
+                         + least(%(longest)s, %(first)s * power(2, least(20, greatest(
                                0, upload.attempts - upload.forgiven - 1))))
                          * (0.5 + random() / 2),
        dead_at         = CASE WHEN %(counts)s
@@ -130,8 +140,15 @@ RETURNING upload.id
 """
 
 # Whoever holds the job's lock is alone: a claim of another run was abandoned. Abandoned once, the
-# row is due at once; a row whose worker dies each time waits as after any other failure.
+# row is due at once; a row whose worker dies each time waits as after any other failure. What an
+# application holds locked right now is the next run's.
 TAKE_OVER = """
+WITH abandoned AS MATERIALIZED (
+    SELECT id
+      FROM upload
+     WHERE state = 'cleanup' AND dead_at IS NULL AND claimed_by <> %(run)s
+       FOR UPDATE SKIP LOCKED
+)
 UPDATE upload
    SET claimed_at      = NULL,
        claimed_by      = NULL,
@@ -139,20 +156,23 @@ UPDATE upload
        next_attempt_at = clock_timestamp()
                          + CASE WHEN attempts - forgiven <= 1 THEN interval '0'
                                 ELSE least(%(longest)s, %(first)s * power(2, least(
-                                         30, attempts - forgiven - 2)))
+                                         20, attempts - forgiven - 2)))
                            END,
        dead_at         = CASE WHEN attempts - forgiven >= %(max_attempts)s
                               THEN clock_timestamp() END
- WHERE state = 'cleanup'
-   AND dead_at IS NULL
-   AND claimed_by <> %(run)s
-RETURNING id, storage_key, dead_at IS NOT NULL
+  FROM abandoned
+ WHERE upload.id = abandoned.id
+   AND upload.state = 'cleanup'
+   AND upload.dead_at IS NULL
+   AND upload.claimed_by <> %(run)s
+RETURNING upload.id, storage_key, dead_at IS NOT NULL
 """
 
 OLDEST_LEFT = """
 SELECT min(collectable_at)
   FROM upload
  WHERE state = 'cleanup'
+   AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
    AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
    AND collectable_at < %(cutoff)s
 """

@@ -1,7 +1,8 @@
 """Every statement about uploads that are not claimed: silent, uncertain and retained ones.
 
 Nothing is claimed before storage is asked; each write repeats what was seen, so that a writer who
-comes back meanwhile wins.
+comes back meanwhile wins. A row that an application holds locked is left out, lest its transaction
+hold up all the others.
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ SELECT id, storage_key, upload_id, etag, size_bytes, next_attempt_at, uncertain_
 
 # The object is there. A cancel that was remembered is honoured now.
 RESOLVE_STORED = """
+WITH free AS MATERIALIZED (
+    SELECT id
+      FROM upload
+     WHERE id = any(%(ids)s::uuid[])
+       FOR UPDATE SKIP LOCKED
+)
 UPDATE upload
    SET state           = CASE WHEN cancel_requested_at IS NULL THEN 'stored' ELSE 'cleanup' END,
        etag            = coalesce(found.etag, upload.etag),
@@ -60,12 +67,19 @@ UPDATE upload
               %(etags)s::text[], %(sizes)s::bigint[], %(versions)s::text[])
     AS found (id, since, active, etag, size, version)
  WHERE upload.id = found.id
+   AND upload.id IN (SELECT id FROM free)
    AND upload.state = 'uncertain'
    AND upload.uncertain_since = found.since AND upload.activity_at = found.active
 RETURNING upload.id, upload.state
 """
 
 RESOLVE_CLEANUP = """
+WITH free AS MATERIALIZED (
+    SELECT id
+      FROM upload
+     WHERE id = any(%(ids)s::uuid[])
+       FOR UPDATE SKIP LOCKED
+)
 UPDATE upload
    SET state           = 'cleanup',
        next_attempt_at = %(cutoff)s,
@@ -73,12 +87,19 @@ UPDATE upload
   FROM unnest(%(ids)s::uuid[], %(since)s::timestamptz[], %(active)s::timestamptz[])
     AS found (id, since, active)
  WHERE upload.id = found.id
+   AND upload.id IN (SELECT id FROM free)
    AND upload.state = 'uncertain'
    AND upload.uncertain_since = found.since AND upload.activity_at = found.active
 RETURNING upload.id, upload.state
 """
 
 STILL_UNCERTAIN = """
+WITH free AS MATERIALIZED (
+    SELECT id
+      FROM upload
+     WHERE id = any(%(ids)s::uuid[])
+       FOR UPDATE SKIP LOCKED
+)
 UPDATE upload
    SET next_attempt_at = clock_timestamp() + found.again,
        last_error      = found.reason
@@ -86,6 +107,7 @@ UPDATE upload
               %(agains)s::interval[], %(reasons)s::text[])
     AS found (id, since, active, again, reason)
  WHERE upload.id = found.id
+   AND upload.id IN (SELECT id FROM free)
    AND upload.state = 'uncertain'
    AND upload.uncertain_since = found.since AND upload.activity_at = found.active
 RETURNING upload.id, upload.state
@@ -96,6 +118,7 @@ SELECT id, storage_key, version_id, coalesce(next_attempt_at, retained_until, co
   FROM upload
  WHERE state = 'retained'
    AND coalesce(next_attempt_at, retained_until, collectable_at) <= %(cutoff)s
+   AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
    AND (coalesce(next_attempt_at, retained_until, collectable_at), id)
        > (%(after)s, %(after_id)s)
  ORDER BY coalesce(next_attempt_at, retained_until, collectable_at), id
@@ -110,6 +133,7 @@ UPDATE upload
        next_attempt_at = %(cutoff)s
  WHERE id = any(%(ids)s::uuid[])
    AND state = 'retained'
+   AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
 RETURNING id
 """
 

@@ -86,16 +86,20 @@ def judge(
 
 
 def _judge_object(row: Uncertain, found: Present, request: Request) -> Verdict:
+    differs = _difference(row, found)
+    if differs is None:
+        return IsStored(found)
+    if row.cancelled:
+        return IsOver(f"{differs}; it was cancelled, and the cleanup keeps what is another object")
+    return IsOpen(
+        f"{differs}: look at it, and cancel the upload if it is not the one that was to be stored",
+        request.look_again,
+    )
+
+
+def _difference(row: Uncertain, found: Present) -> str | None:
     if row.etag and found.etag and row.etag != found.etag:
-        return IsOpen(
-            f"the object's ETag is {found.etag} and was to be {row.etag}: look at it, and cancel "
-            "the upload if it is another one",
-            request.look_again,
-        )
+        return f"the object's ETag is {found.etag} and was to be {row.etag}"
     if row.size is not None and row.size != found.size:
-        return IsOpen(
-            f"the object has {found.size} bytes and was to have {row.size}: look at it, and cancel "
-            "the upload if it is not complete",
-            request.look_again,
-        )
-    return IsStored(found)
+        return f"the object has {found.size} bytes and was to have {row.size}"
+    return None

@@ -83,6 +83,12 @@ def _tick(instance: dg.DagsterInstance, settings: Settings) -> dg.SkipReason:
             "Every job stands as it should, but nobody would hear of it otherwise."
             + _not_heard(told)
         )
+    if told.seen:
+        # Who is told was told. The dead man's switch stays silent: this is not health.
+        wrong = "".join(f"\n{each.title}: {each.reason}" for each in told.seen)
+        return dg.SkipReason(
+            f"Every job of filejobs.yaml stands as it should, but no heartbeat was sent:{wrong}"
+        )
     return dg.SkipReason(f"Every job of filejobs.yaml stands as it should.{_heartbeat(settings)}")
 
 

@@ -14,13 +14,14 @@ from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
 from filejobs_dagster.jobs.deleted_files.file_table import FileTable
 from filejobs_dagster.settings import DerivedSettings
-from tests.jobs.deleted_files.collecting import DAY, THUMBNAILS
+from tests.jobs.deleted_files.collecting import DAY, THUMBNAIL_SOURCE, THUMBNAILS
 from tests.postgres.backends import is_waiting, wait_until
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable
 
+    from filejobs_dagster.ledger.words import Mode
     from tests.jobs.deleted_files.collecting import Files
 
 INSERT = "INSERT INTO thumbnail (file_id, storage_key) VALUES (%s, %s)"
@@ -77,28 +78,114 @@ def test_a_derived_object_that_another_row_names_stays(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    "constraint",
-    ["", pytest.param("REFERENCES file ON DELETE SET NULL", marks=pytest.mark.thorough)],
+    "sql", ["select storage_key", "select storage_key || ''", "select storage_key from seen", ""]
 )
-def test_a_derived_row_that_outlives_its_file_keeps_its_object_without_any_source(
-    files: Files, constraint: str
+@pytest.mark.parametrize("mode", ["live", "dry"])
+def test_a_query_whose_table_no_source_reads_is_refused_before_anything_is_claimed(
+    files: Files, sql: str, mode: Mode
 ) -> None:
+    files.installation.execute("CREATE VIEW seen AS SELECT * FROM thumbnail")
+    files.thumbnail(files.delete("files/1"), "files/thumbnails/1")
+    if sql:
+        sql = sql if "from" in sql else f"{sql} from thumbnail"
+        files.derived = [DerivedSettings(name="made", sql=f"{sql} where file_id = any($1)")]
+    bucket = files.installation.document["buckets"]["uploads"]
+    bucket["sources"] = [{**THUMBNAIL_SOURCE, "sql": "select 'files/of-another-table'::text"}]
+
+    refused = files(mode=mode)
+
+    assert "no source of the bucket in this database reads that" in str(refused.error)
+    assert "public.thumbnail" in str(refused.error)
+    assert files.keys() == {"files/1", "files/thumbnails/1"}
+    bucket["sources"] = [{**THUMBNAIL_SOURCE, "sql": "select storage_key from seen"}]
+    assert files(mode=mode).ok, "a source may read it through a view"
+
+
+def test_keys_that_are_computed_from_the_file_itself_need_no_source(files: Files) -> None:
     files.installation.document["buckets"]["uploads"]["sources"] = []
-    files.installation.execute("DROP TABLE thumbnail")
-    files.installation.execute(
-        f"CREATE TABLE thumbnail (file_id uuid {constraint}, was uuid, storage_key text)"
-    )
     files.derived = [
         DerivedSettings(
-            name="thumbnails",
-            sql="select storage_key from thumbnail where coalesce(file_id, was) = any($1)",
+            name="small", sql="select storage_key || '.small' from file where id = any($1)"
         )
     ]
-    file = files.delete("files/1")
-    files.put("files/thumbnails/1")
+    files.delete("files/1")
+    files.put("files/1.small")
+
+    assert files().acted == 1
+    assert files.keys() == set()
+
+
+def test_rows_of_a_partitioned_table_are_known_by_a_source_that_reads_all_of_it(
+    files: Files,
+) -> None:
+    files.installation.execute("DROP TABLE thumbnail")
     files.installation.execute(
-        "INSERT INTO thumbnail VALUES (%s, %s, 'files/thumbnails/1')", (file, file)
+        "CREATE TABLE thumbnail (file_id uuid REFERENCES file ON DELETE CASCADE, storage_key text)"
+        " PARTITION BY HASH (file_id)"
     )
+    for n in range(2):
+        files.installation.execute(
+            f"CREATE TABLE thumbnail_{n} PARTITION OF thumbnail"
+            f" FOR VALUES WITH (MODULUS 2, REMAINDER {n})"
+        )
+    files.thumbnail(files.delete("files/1"), "files/thumbnails/1")
+
+    assert files().acted == 1
+    assert files.keys() == set()
+
+
+OUTLIVING = {
+    "set null": (
+        """
+        CREATE TABLE thumbnail (file_id uuid REFERENCES file ON DELETE SET NULL, storage_key text)
+        """,
+        "select storage_key from thumbnail where file_id = any($1)",
+        "INSERT INTO thumbnail VALUES (%(gone)s, 'files/thumbnails/1')",
+    ),
+    "links": (
+        """
+        CREATE TABLE thumbnail (id serial PRIMARY KEY, storage_key text);
+        CREATE TABLE link (file_id uuid REFERENCES file ON DELETE CASCADE, id integer)
+        """,
+        "select storage_key from thumbnail join link using (id) where file_id = any($1)",
+        """
+        WITH one AS (INSERT INTO thumbnail (storage_key) VALUES ('files/thumbnails/1') RETURNING id)
+        INSERT INTO link
+        SELECT file_id, id
+          FROM one, unnest(ARRAY[%(gone)s, %(stays)s]::uuid[]) AS given (file_id)
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OUTLIVING)
+@pytest.mark.parametrize("careless", [False, True])
+def test_a_row_that_outlives_its_file_unseen_keeps_its_object_by_the_source_it_must_have(
+    files: Files, kind: str, monkeypatch: pytest.MonkeyPatch, *, careless: bool
+) -> None:
+    table, sql, insert = OUTLIVING[kind]
+    files.installation.execute("DROP TABLE thumbnail")
+    files.installation.execute(table)
+    files.derived = [DerivedSettings(name="thumbnails", sql=sql)]
+    gone, stays = files.delete("files/1"), files.delete("files/2", ago=DAY)
+    files.put("files/thumbnails/1")
+    files.installation.execute(insert, {"gone": gone, "stays": stays})
+    if careless:
+        # CONTROL: without the table among the sources, the row stays and its bytes go.
+        monkeypatch.setattr(DerivedObjects, "require_sources", lambda *_: None)
+        files.installation.document["buckets"]["uploads"]["sources"] = []
+
+    assert files().acted == 1
+
+    assert files.installation.value("SELECT count(*) FROM thumbnail") == 1
+    kept = set() if careless else {"files/thumbnails/1"}
+    assert files.keys() == {"files/2"} | kept
+
+
+def test_a_derived_row_that_its_query_still_returns_keeps_its_object(files: Files) -> None:
+    files.installation.execute("DROP TABLE thumbnail")
+    files.installation.execute("CREATE TABLE thumbnail (file_id uuid, storage_key text)")
+    files.thumbnail(files.delete("files/1"), "files/thumbnails/1")
 
     outcome = files()
 
@@ -108,7 +195,6 @@ def test_a_derived_row_that_outlives_its_file_keeps_its_object_without_any_sourc
 
 
 def test_a_file_that_a_trigger_silently_keeps_keeps_its_derived_objects(files: Files) -> None:
-    files.installation.document["buckets"]["uploads"]["sources"] = []
     files.installation.execute(
         "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN RETURN CASE WHEN old.storage_key = 'files/kept' THEN NULL ELSE old END; END $$"

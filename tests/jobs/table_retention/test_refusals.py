@@ -99,6 +99,16 @@ UNSAFE: list[tuple[str, dict[str, Any], str]] = [
         "looks like a chained log",
     ),
     (
+        "CREATE TABLE thing (id int PRIMARY KEY, at timestamptz, hash_prev bytea)",
+        {},
+        "looks like a chained log",
+    ),
+    (
+        'CREATE TABLE thing (id int PRIMARY KEY, at timestamptz, "parentHash" text)',
+        {},
+        "looks like a chained log",
+    ),
+    (
         (
             "CREATE TABLE thing (id int PRIMARY KEY, at timestamptz);"
             "CREATE TABLE heir () INHERITS (thing)"

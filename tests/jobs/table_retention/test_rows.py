@@ -282,6 +282,22 @@ def test_scrubbing_that_makes_a_row_young_again_is_refused(keeper: Keeper) -> No
     assert keeper.value("SELECT updated_at < now() - interval '39 days' FROM visit")
 
 
+def test_scrubbing_after_which_the_rule_would_not_know_the_row_again_is_refused(
+    keeper: Keeper,
+) -> None:
+    keeper.execute(
+        "CREATE TABLE visit (id int PRIMARY KEY, at timestamptz, mail text,"
+        " known boolean GENERATED ALWAYS AS (mail IS NOT NULL) STORED);"
+        "INSERT INTO visit VALUES (1, now() - interval '40 days', 'a@example.org')"
+    )
+    one = rule(
+        table="visit", time="at", delete_after="90d", scrub_after="30d", scrub=["mail"],
+        where="known",
+    )  # fmt: skip
+    assert "it would never be deleted" in str(keeper.run(one).error)
+    assert keeper.value("SELECT mail FROM visit") == "a@example.org"
+
+
 def test_a_run_that_was_given_up_takes_nothing_more(
     sessions: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

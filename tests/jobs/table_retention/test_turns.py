@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.table_retention.indexes import SMALL_ROWS
-from tests.jobs.table_retention.conftest import between_steps, rule
+from filejobs_dagster.jobs.table_retention.indexes import SMALL_ROWS, is_served
+from filejobs_dagster.jobs.table_retention.look import Plan
+from filejobs_dagster.jobs.table_retention.policy import examined
+from filejobs_dagster.jobs.table_retention.resolving import resolve
+from tests.jobs.table_retention.conftest import between_steps, looking, rule
 
 if TYPE_CHECKING:
     import pytest
 
     from filejobs_dagster.jobs.table_retention.work import Work
     from tests.jobs.table_retention.conftest import Keeper
+
+NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)
 
 
 def tables(keeper: Keeper, *names: str, rows: int = 5) -> None:
@@ -151,3 +156,47 @@ def test_a_child_or_a_referring_table_without_an_index_is_refused(keeper: Keeper
         assert 'CREATE INDEX CONCURRENTLY ON "public"."line" ("log_id")' in error
     keeper.execute("CREATE INDEX ON line (log_id)")
     assert keeper.run(rule(**said, children=children)).ok
+
+
+def test_rows_without_a_time_are_never_sought_by_reading_a_large_table(keeper: Keeper) -> None:
+    """A partial index serves the rule, and a table of any size is not read for a warning."""
+    large(keeper, "CREATE INDEX ON log (at) WHERE state = 'sent'")
+    one = rule(table="log", time="at", where="state = 'sent'", delete_after="60d")
+    keeper.execute(
+        "INSERT INTO log (at, state) VALUES (NULL, 'sent'), ('infinity', 'sent'), (NULL, 'open')"
+    )
+    assert keeper.run(one).ok
+    assert keeper.rows_of["sessions"]["without time"] == "2"
+    keeper.execute("CREATE INDEX known ON log (at, id) WHERE at IS NOT NULL AND state = 'sent'")
+    keeper.execute("DROP INDEX log_at_idx")
+    outcome = keeper.run(one)
+    assert outcome.ok, outcome.error
+    assert keeper.rows_of["sessions"]["without time"] == "-"
+    with looking(keeper) as cursor:
+        plan = Plan.of(resolve(cursor, one), NOW)
+        careless, _ = plan.delete.without_time(10)
+        assert not is_served(cursor, plan.target, careless), "the first way reads all of it"
+
+
+def test_rows_that_are_not_found_in_time_fail_the_rule_and_name_the_index(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables(keeper, "log", rows=0)
+    keeper.database = replace(keeper.database, statement_timeout=timedelta(milliseconds=700))
+    one = rule(table="log", time="at", where="pg_sleep(0.2)::text <> ''",
+               scrub_after="1h", scrub=["note"])  # fmt: skip
+    fill = (
+        "INSERT INTO log (at, note) SELECT now() - interval '9 days', 'n' FROM generate_series(1,9)"
+    )
+    between_steps(monkeypatch, lambda _: keeper.execute(fill))
+    error = str(keeper.run(one).error)
+    for said in (
+        "finding the next rows took longer than database.statement_timeout",
+        'ON "public"."log" ("at", "id") WHERE (pg_sleep(0.2)::text <> \'\'); ',
+        ' AND ("note" IS NOT NULL)',
+    ):
+        assert said in error, (said, error)
+    with keeper.database.connect("test") as connection:
+        (seen,) = examined([one], keeper.database, connection, 10)
+    assert "finding the next rows took longer" in str(seen.refused)
+    assert "CREATE INDEX CONCURRENTLY" in seen.advice

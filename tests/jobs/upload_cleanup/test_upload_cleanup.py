@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.jobs.upload_cleanup import removal
 from filejobs_dagster.jobs.upload_cleanup.claims import Span, candidates, claim
 from filejobs_dagster.jobs.upload_cleanup.request import Request
 from filejobs_dagster.ledger.words import EVERYTHING, Window
@@ -185,6 +186,29 @@ def test_control_without_the_fencing_number_the_loser_deletes_and_reports(
     clean()
 
     assert not installation.has_object(upload.key), "the careless version loses it"
+
+
+def test_parts_that_were_begun_while_the_row_was_cleaned_are_not_forgotten(
+    installation: Installation, uploads: Uploads, clean: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = uploads.begin()
+    uploads.call("mark_uncertain", upload.id, "a timeout")
+    uploads.change(upload, "state = 'cleanup'")
+    client, bucket = installation.client, installation.bucket
+    look = removal.look
+
+    def the_writer_comes_back(*arguments: Any) -> Any:
+        made = client.create_multipart_upload(Bucket=bucket, Key=upload.key)["UploadId"]
+        assert uploads.call("record_upload_id", upload.id, made) is False
+        return look(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(removal, "look", the_writer_comes_back)
+        assert clean().detail["classes"] == {"claim lost": 1}
+    assert uploads.state(upload) == "cleanup"
+
+    assert clean().acted == 1
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
 
 
 def lose_the_claim_before_bytes(monkeypatch: pytest.MonkeyPatch, what_happens: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -243,6 +244,22 @@ def test_one_poison_item_does_not_hold_up_the_others_and_becomes_a_dead_letter(
     assert quiet.ok
     assert (quiet.scanned, quiet.detail["dead_letters"]) == (0, 1)
     assert quiet.detail["oldest_left"] is not None
+
+
+def test_no_number_of_attempts_makes_a_pause_that_no_interval_can_hold(scene: Scene) -> None:
+    refused, abandoned = scene.cancelled(), scene.cancelled()
+    for upload in (refused, abandoned):
+        scene.uploads.change(upload, "attempts = 500")
+    scene.uploads.claimed_by_another(abandoned)
+    scene.store.fault = scene.refusing(refused)
+    slow = BackOff(timedelta(hours=23), timedelta(days=7), max_attempts=1000)
+
+    assert scene.clean(back_off=slow).detail["classes"] == {"left for later": 1}
+
+    pauses = scene.installation.execute(
+        "SELECT next_attempt_at > clock_timestamp() + interval '3 days' FROM upload"
+    )
+    assert pauses == [(True,), (True,)]
 
 
 @THOROUGH

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup import uncertain_statements
+from filejobs_dagster.jobs.upload_cleanup import count_due, removal, uncertain_statements
 from filejobs_dagster.objects.heads import look_at_targets
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events
 
@@ -123,6 +124,30 @@ def test_an_object_that_is_not_the_announced_one_is_left_to_people(
     assert installation.has_object(upload.key)
     assert "was to be another" in uploads.row(upload)["last_error"]
 
+    assert uploads.call("cancel_upload", upload.id) == "uncertain"
+    uploads.due_now()
+    assert clean().detail["classes"] == {"uncertain, resolved: cleanup": 1, "superseded": 1}
+    assert installation.has_object(upload.key)
+
+
+def test_a_row_that_an_application_holds_locked_keeps_no_other_waiting(
+    installation: Installation, uploads: Uploads, clean: Cleaner
+) -> None:
+    held, other = [uncertain(uploads, uploads.begin()) for _ in range(2)]
+    abandoned, cancelled = uploads.cancelled(), uploads.cancelled()
+    uploads.claimed_by_another(abandoned)
+    with psycopg.connect(installation.database_url) as application:
+        application.execute("SELECT cancel_upload(%s)", (held.id,))
+        application.execute("SELECT FROM upload WHERE id = %s FOR UPDATE", (abandoned.id,))
+        outcome = clean()
+        assert outcome.ok
+        assert [uploads.state(it) for it in (held, other, abandoned, cancelled)] == [
+            "uncertain", "cleaned", "cleanup", "cleaned",
+        ]  # fmt: skip
+
+    assert clean().ok
+    assert [uploads.state(it) for it in (held, abandoned)] == ["cleaned", "cleaned"]
+
 
 def test_a_writer_that_comes_back_while_storage_is_asked_wins(
     uploads: Uploads, clean: Cleaner, monkeypatch: pytest.MonkeyPatch
@@ -133,7 +158,9 @@ def test_a_writer_that_comes_back_while_storage_is_asked_wins(
     outcome = clean()
 
     assert uploads.state(upload) == "stored"
-    assert outcome.detail["samples"]["still uncertain"] == [f"{upload.key}: its writer came back"]
+    assert outcome.detail["samples"]["still uncertain"] == [
+        f"{upload.key}: its writer came back, or a transaction holds its row"
+    ]
 
 
 def test_control_a_resolution_by_id_alone_would_take_the_finished_upload_away(
@@ -245,6 +272,52 @@ def test_a_legal_hold_is_looked_at_again_and_released(
     uploads.due_now()
     assert clean().detail["classes"] == {"lock over": 1, "deleted": 1}
     assert uploads.state(held) == "cleaned"
+
+
+@pytest.mark.parametrize(
+    "hold", ["legal_hold = true", "retained_until = clock_timestamp() + interval '1 day'"]
+)
+def test_a_hold_that_somebody_wrote_into_the_row_keeps_the_object(
+    installation: Installation, uploads: Uploads, clean: Cleaner, hold: str
+) -> None:
+    held, retained, other = [uploads.cancelled() for _ in range(3)]
+    uploads.change(held, hold)
+    uploads.change(
+        retained, "state = 'retained', retained_until = clock_timestamp() + interval '1 day'"
+    )
+
+    with psycopg.connect(installation.database_url) as connection, connection.cursor() as cursor:
+        assert (count_due(cursor, timedelta(days=7)).cleanup) == 1
+    assert clean(mode="dry").detail["would_collect"] == 1
+    outcome = clean()
+
+    assert outcome.detail["classes"] == {"deleted": 1}
+    assert outcome.detail["swept"] is True, "what a hold keeps is not left"
+    assert installation.keys() == {held.key, retained.key}
+    assert uploads.state(other) == "cleaned"
+    with psycopg.connect(installation.database_url) as connection, connection.cursor() as cursor:
+        assert not count_due(cursor, timedelta(days=7)).anything, "or the sensor never rests"
+
+    for upload in (held, retained):
+        over = "legal_hold = false, retained_until = clock_timestamp() - interval '1 second'"
+        uploads.change(upload, over)
+    assert clean().acted == 2
+    assert installation.keys() == set()
+
+
+def test_a_hold_that_comes_after_the_claim_keeps_the_object_too(
+    installation: Installation, uploads: Uploads, clean: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = uploads.cancelled()
+    look = removal.look
+
+    def look_and_hold(*arguments: Any) -> Any:
+        uploads.change(upload, "legal_hold = true")
+        return look(*arguments)
+
+    monkeypatch.setattr(removal, "look", look_and_hold)
+    assert clean().detail["classes"] == {"kept: referenced by upload": 1}
+    assert installation.has_object(upload.key)
 
 
 def test_in_a_versioned_bucket_only_the_version_of_the_row_goes(

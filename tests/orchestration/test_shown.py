@@ -1,0 +1,35 @@
+"""What a run's page shows, when what it shows was written by somebody else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.orchestration.conftest import metadata_of
+
+if TYPE_CHECKING:
+    from tests.orchestration.conftest import Code
+
+IMAGE = "![x](/graphql?query=mutation%7B)"
+
+
+@pytest.mark.parametrize("ticks", ["`", "``", "` ``` `"])
+def test_a_key_cannot_write_markdown_into_the_page_of_a_run(code: Code, ticks: str) -> None:
+    key = f"files/{ticks}{IMAGE}{ticks}"
+    code.installation.reserve_many([key])
+
+    page = str(metadata_of(code.run())["samples"])
+
+    # As CommonMark reads code: from a run of backticks to the next run of the same length.
+    outside = re.sub(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)", "", page)
+    assert key in page
+    assert "![" not in outside
+
+
+def test_the_page_says_what_the_run_set_out_to_cover(code: Code) -> None:
+    day = "2026-01-15"
+
+    assert metadata_of(code.run())["window"] == "everything due"
+    assert metadata_of(code.run(partition_key=day))["window"] == day
