@@ -54,8 +54,8 @@ class Digest:
 
     Attributes:
         subject: One line that is complete in itself.
-        text: Plain text.
-        markdown: The same for services that show it. Nothing in it can call people by name.
+        text: Plain text. Nothing in it can call people by name, as a quoted error might.
+        markdown: The same for services that show it.
         severity: The loudest thing that lasts, or None when everything in it is over.
     """
 
@@ -126,7 +126,8 @@ def _more(left: int) -> Iterator[str]:
 
 def _text(notice: Notice) -> str:
     head, lines = _said(notice)
-    return "\n".join([head, *(f"  {line}" for line in lines)])
+    # Chats take plain text, too, and read calls to everybody in it.
+    return _harmless("\n".join([head, *(f"  {line}" for line in lines)]))
 
 
 def _markdown(notice: Notice) -> str:

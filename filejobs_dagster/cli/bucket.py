@@ -71,7 +71,7 @@ def adopt(
         ),
     ] = None,
 ) -> None:
-    """Take a bucket into use for storage_orphans, which deletes nothing before.
+    """Take a bucket into use for storage_orphans and multipart_uploads, which go live only then.
 
     Writes the marker into the bucket (where there is none), and its other half into the table
     bucket_adoption: installation, environment, which database it is, and a counter that every
@@ -163,7 +163,8 @@ def _tell(place: Place, adopted: Adopted) -> None:
         f"The bucket {place.bucket} belongs to {marker.installation}, environment {environment}, "
         f"database {marker.database}; adopted by {marker.adopted_by} at {marker.adopted_at}, "
         f"counter {marker.counter}.\n"
-        "A live run of storage_orphans may delete in it from now on: begin with a dry one."
+        "Live runs of storage_orphans and multipart_uploads may delete in it from now on: begin "
+        "with a dry one."
     )
 
 

@@ -56,7 +56,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs settings check   is filejobs.yaml right?
   filejobs migrate          make or update the project's tables
   filejobs doctor           does everything that the jobs need answer?
-  filejobs bucket adopt     take a bucket into use for storage_orphans
+  filejobs bucket adopt     take a bucket into use for what sweeps it
 
 [bold]Every day[/bold]
   filejobs status           where does each job stand?

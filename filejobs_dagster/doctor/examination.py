@@ -13,7 +13,12 @@ from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
-from filejobs_dagster.settings import DeletedFilesSettings, known_secrets, reservation_source
+from filejobs_dagster.settings import (
+    DeletedFilesSettings,
+    MultipartUploadsSettings,
+    known_secrets,
+    reservation_source,
+)
 
 if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection
@@ -70,6 +75,7 @@ def _installation(
         yield from _buckets(settings, database, connection, secrets, probe=probe)
         yield from _reservations(settings, database, connection, secrets)
         yield from _deleted_files(settings, database, connection, secrets)
+        yield from _multipart_uploads(settings, secrets)
         yield from _retention(settings, database, connection, secrets)
         yield from _audit(settings, database, connection, secrets)
 
@@ -185,6 +191,20 @@ def _deleted_files(
         "deleted_files",
         lambda: check_deleted_files(job, bucket.sources, database, connection),
         secrets,
+    )
+
+
+def _multipart_uploads(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
+    job = settings.jobs.get("multipart_uploads")
+    if not isinstance(job, MultipartUploadsSettings):
+        return
+    from filejobs_dagster.doctor.multipart_uploads import (  # noqa: PLC0415 (boto3)
+        check_multipart_uploads,
+    )
+
+    entry, bucket = settings.bucket_of("multipart_uploads")
+    yield from _each(
+        f"multipart_uploads {entry}", lambda: check_multipart_uploads(job, entry, bucket), secrets
     )
 
 

@@ -403,9 +403,28 @@ def _summary(row: Mapping[str, Any] | None) -> RunSummary | None:
         mode=row["mode"],
         scanned=row["scanned"],
         acted=row["acted"],
-        detail=row["detail"],
+        detail=_readable(row["detail"]),
         error=row["error"],
     )
+
+
+def _readable(detail: Any) -> dict[str, Any]:
+    """A detail in which what a standing reads has the shape that it must have, or is missing.
+
+    A record stands for ever, also one that somebody else wrote: it must not keep the watchdog from
+    judging.
+    """
+    found = dict(detail) if isinstance(detail, dict) else {}
+    if not isinstance(found.get("window", {}), dict):
+        del found["window"]
+    if not isinstance(found.get("untouched", 0), int):
+        del found["untouched"]
+    if found.get("oldest_left") is not None:
+        try:
+            _moment(found["oldest_left"])
+        except (TypeError, ValueError, OverflowError):
+            del found["oldest_left"]
+    return found
 
 
 def _moment(text: str) -> datetime:

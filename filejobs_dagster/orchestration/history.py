@@ -1,6 +1,7 @@
 """Dagster's storage as run_history sees it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -9,11 +10,17 @@ from dagster._cli.utils import TMP_DAGSTER_HOME_PREFIX
 from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, ROOT_RUN_ID_TAG
 
-from filejobs_dagster.jobs.run_history import NotRemoved, OldRun
+from filejobs_dagster.jobs.run_history import OldRun
 from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.orchestration import tags
-from filejobs_dagster.orchestration.leftovers import remove_files, remove_rows
+from filejobs_dagster.orchestration.leftovers import (
+    remove_files,
+    remove_rows,
+    remove_rows_together,
+)
 from filejobs_dagster.orchestration.runs import OVER, is_ours
+
+log = logging.getLogger("filejobs.run_history")
 
 PAGE = 1000
 
@@ -82,17 +89,43 @@ class DagsterHistory:
         wanted = dg.RunsFilter(run_ids=list(run_ids), statuses=NOT_OVER)
         return set(self._instance.get_run_ids(wanted))
 
-    def remove(self, run_id: str) -> None:
-        """Remove a run with all that is kept of it, its own row last.
+    def remove_all(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        """Remove runs with all that is kept of them, each one's own row last.
 
-        Raises:
-            NotRemoved: Something of it could not be removed.
+        Returns:
+            Why a run could not be removed, wholly, for each such run.
+        """
+        failed = self._tried_on_each(run_ids, remove_files)
+        without_files = [run_id for run_id in run_ids if run_id not in failed]
+        if not self._rows_went_together(without_files):
+            failed.update(self._tried_on_each(without_files, remove_rows))
+        return failed
+
+    def _rows_went_together(self, run_ids: Sequence[str]) -> bool:
+        """Remove the rows of all in one go; False when it cannot be, or one run is in the way.
+
+        Whatever stopped it is met again, and told, with each run by itself.
         """
         try:
-            remove_files(self._instance, run_id)
-            remove_rows(self._instance, run_id)
-        except Exception as error:
-            raise NotRemoved(sanitize_exception(error, known=self._secrets)) from error
+            return remove_rows_together(self._instance, run_ids)
+        except Exception as error:  # noqa: BLE001 (the driver of Dagster's storage, of any kind)
+            log.warning(
+                "%s runs could not be removed together, so each is tried by itself: %s",
+                len(run_ids),
+                sanitize_exception(error, known=self._secrets),
+            )
+            return False
+
+    def _tried_on_each(
+        self, run_ids: Sequence[str], remove: Callable[[dg.DagsterInstance, str], None]
+    ) -> dict[str, str]:
+        failed: dict[str, str] = {}
+        for run_id in run_ids:
+            try:
+                remove(self._instance, run_id)
+            except Exception as error:  # noqa: BLE001 (whatever keeps one run keeps no other)
+                failed[run_id] = sanitize_exception(error, known=self._secrets)
+        return failed
 
     def _page(self, before: datetime, after: dg.RunRecord | None) -> Sequence[dg.RunRecord]:
         return self._instance.get_run_records(

@@ -7,10 +7,15 @@ run's events, and leaves the file.
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.storage.event_log.schema import ConcurrencySlotsTable, PendingStepsTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.runs.schema import RunsTable
+from dagster_postgres import PostgresEventLogStorage, PostgresRunStorage
+from sqlalchemy import select, union
 
 _FILES_OF_A_DATABASE = ("", "-wal", "-shm", "-journal")
 """What SQLite appends to the names of the files in which it keeps one database."""
@@ -40,6 +45,48 @@ def remove_rows(instance: dg.DagsterInstance, run_id: str) -> None:
     if isinstance(events, SqliteEventLogStorage):
         _remove_database(Path(events.path_for_shard(run_id)))
     instance.run_storage.delete_run(run_id)
+
+
+def remove_rows_together(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> bool:
+    """Remove the events of several runs, and then their own rows, over one connection each.
+
+    Dagster's storage in PostgreSQL opens a connection, and commits, for almost every statement of
+    a deletion. Here the statements are the same ones; all events go in one transaction, and only
+    when that has committed do the rows, in another.
+
+    Returns:
+        False when the storage is another one; nothing was removed then.
+
+    Raises:
+        Exception: Whatever the driver raises. No row of a run is gone whose events are not.
+    """
+    events, runs = instance.event_log_storage, instance.run_storage
+    if not isinstance(events, PostgresEventLogStorage) or not isinstance(runs, PostgresRunStorage):
+        return False
+    if not run_ids:
+        return True
+    with events.index_connection() as connection:
+        together = connection.execution_options(isolation_level="READ COMMITTED")
+        with together.begin():
+            for run_id in run_ids:
+                events.delete_events_for_run(together, run_id)
+    for run_id in _with_slots(events, run_ids):
+        events.free_concurrency_slots_for_run(run_id)
+    with runs.connect() as connection:
+        connection.execute(RunsTable.delete().where(RunsTable.c.run_id.in_(run_ids)))
+    return True
+
+
+def _with_slots(events: PostgresEventLogStorage, run_ids: Sequence[str]) -> list[str]:
+    """Those of the runs that hold a place in a pool of Dagster's, or wait for one."""
+    if not events.supports_global_concurrency_limits:
+        return []
+    tables = (ConcurrencySlotsTable, PendingStepsTable)
+    holding = union(
+        *(select(table.c.run_id).where(table.c.run_id.in_(run_ids)) for table in tables)
+    )
+    with events.index_connection() as connection:
+        return [row[0] for row in connection.execute(holding)]
 
 
 def _remove_database(path: Path) -> None:

@@ -12,6 +12,7 @@ import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
@@ -74,7 +75,7 @@ def build_app(tokens: KnownTokens, start: Starting, describe: Describe) -> Starl
         describe: An error without secrets, for the log.
     """
     endpoint = _Starts(start, describe)
-    return Starlette(
+    app = Starlette(
         routes=[
             Route(HEALTH, _healthy, methods=["GET"]),
             Route("/jobs/{job}/runs", endpoint.answer, methods=["POST"]),
@@ -82,6 +83,10 @@ def build_app(tokens: KnownTokens, start: Starting, describe: Describe) -> Starl
         middleware=[Middleware(_Logged), Middleware(_Authenticated, tokens=tokens)],
         exception_handlers={404: _unknown_path, 405: _wrong_method},
     )
+    # An address that is nearly right is unknown. A redirect would name whatever host the request
+    # has named, and a client that follows it would take its token there.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _healthy(request: Request) -> JSONResponse:
@@ -154,7 +159,7 @@ async def _asked_mode(request: Request) -> Mode | None:
     """The mode in the body; None for no body and for one that names none.
 
     Raises:
-        NotUnderstood: It is too long (413), too slow (408) or not such a body (400).
+        NotUnderstood: It is too long (413), too slow (408), not such a body or broken off (400).
     """
     body = bytearray()
     try:
@@ -165,6 +170,8 @@ async def _asked_mode(request: Request) -> Mode | None:
                     raise NotUnderstood(413)
     except TimeoutError:
         raise NotUnderstood(408) from None
+    except ClientDisconnect:
+        raise NotUnderstood(400) from None
     if not body:
         return None
     try:

@@ -13,6 +13,7 @@ from filejobs_dagster.orchestration.launching import CodeUnavailable, opened_pla
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.settings import SettingsError, known_secrets, load_settings
 from filejobs_dagster.trigger.app import build_app
+from filejobs_dagster.trigger.connections import ImpatientProtocol
 from filejobs_dagster.trigger.starting import Starter
 from filejobs_dagster.trigger.tokens import KnownTokens
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 LONGEST_HEAD = 16_384
 """Bytes of a request's line and headers."""
 
-MOST_CONNECTIONS = 64
+MOST_CONNECTIONS = 256
+"""Whoever is not served soon is closed, see `connections`; so these are many."""
 
 PATIENCE = 30
 """Seconds for requests that are being answered when the server is told to stop."""
@@ -86,7 +88,7 @@ def server_of(app: ASGIApp, host: str, port: int) -> uvicorn.Server:
             timeout_graceful_shutdown=PATIENCE,
             log_config=None,
             ws="none",
-            http="h11",
+            http=ImpatientProtocol,
         )
     )
 

@@ -34,9 +34,10 @@ def test_a_long_message_says_how_much_it_leaves_out() -> None:
 
 def test_an_error_that_quotes_a_mention_calls_nobody_in_a_chat() -> None:
     nasty = replace(FAILED, reason="<!channel> @everyone <script>")
-    markdown = compose("acme", [nasty]).markdown
-    assert "<" not in markdown
-    assert "@" not in markdown
+    digest = compose("acme", [nasty])
+    for said in (digest.markdown, digest.text):
+        assert "<" not in said
+        assert "@" not in said
 
 
 def test_nothing_is_no_message() -> None:

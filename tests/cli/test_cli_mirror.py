@@ -4,10 +4,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.cli.conftest import Desk
 
@@ -104,6 +104,7 @@ class TestWithDagsterHome:
         assert "absolute path" in said.stderr
         assert "Traceback" not in said.output
 
+    @pytest.mark.thorough
     def test_a_storage_that_does_not_answer_is_said_without_its_password(
         self, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -12,10 +12,9 @@ from tests.e2e.deployment import MODULE, wait_until
 if TYPE_CHECKING:
     from tests.e2e.deployment import Deployment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(280)]
 
 
-@pytest.mark.thorough
 def test_cli_launch_schedule_and_backfill_are_each_recorded_once(
     deployment: Deployment,
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_run_killed_with_its_code_server_is_lost_ended_and_frees_lock_and_queu
     assert installation.keys() == set()
 
 
+@pytest.mark.thorough
 def test_a_cancelled_run_stops_its_statement_frees_its_lock_and_is_recorded_as_cancelled(
     deployment: Deployment,
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_cancelled_run_stops_its_statement_frees_its_lock_and_is_recorded_as_c
     assert installation.has_object("files/a")
 
 
+@pytest.mark.thorough
 def test_a_run_without_dagster_home_is_recorded_by_its_own_final_word(
     deployment: Deployment,
 ) -> None:

@@ -73,6 +73,7 @@ def denied(names: list[str], poison: Callable[[str], bool]) -> AWSResponse:
     return answer(200, f"<?xml version='1.0'?><DeleteResult>{''.join(parts)}</DeleteResult>")
 
 
+@pytest.mark.thorough
 def test_one_poison_object_among_ten_thousand_is_recorded_and_the_others_go(
     installation: Installation, collect: Collector
 ) -> None:

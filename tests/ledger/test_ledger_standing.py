@@ -459,3 +459,30 @@ def test_a_job_that_changes_nothing_counts_by_its_dry_runs(connection: psycopg.C
     # CONTROL: of a job that can collect, a dry run is told as such.
     insert_record(connection, mode="dry")
     assert standing_of(connection, live(mode="dry")).word == "ok (dry)"
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        '{"window": null}',
+        '{"window": "x"}',
+        "[]",
+        '{"window": {"covers": "everything"}, "oldest_left": "garbage"}',
+        '{"window": {"covers": "everything"}, "oldest_left": 5, "dead_letters": "x"}',
+        '{"window": {"covers": "everything"}, "oldest_left": "2026-01-01", "untouched": "many"}',
+    ],
+)
+def test_a_record_that_somebody_else_wrote_does_not_keep_the_watchdog_from_judging(
+    connection: psycopg.Connection, detail: str
+) -> None:
+    """It stands for ever: nobody can correct it."""
+    connection.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, detail)"
+        " VALUES ('r', %s, %s, now(), 'ok', 'live', %s)",
+        (INSTALLATION, JOB, detail),
+    )
+    found = standing_of(connection, live(stale_after=HOUR))
+    counts = "everything" in detail
+    assert (found.word in ("ok", "behind")) == counts
+    assert (found.last_success is not None) == counts
+    assert table([found])

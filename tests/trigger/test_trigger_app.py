@@ -3,12 +3,15 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
 from filejobs_dagster.trigger.app import AT_ONCE, LONGEST_BODY
+from filejobs_dagster.trigger.connections import HEAD_WITHIN
+from filejobs_dagster.trigger.serving import MOST_CONNECTIONS
 from filejobs_dagster.trigger.starting import Answer
 from tests.e2e.deployment import wait_until
 from tests.trigger.conftest import CRON, OPERATOR
@@ -194,3 +197,60 @@ def test_who_comes_when_too_many_wait_is_told_to_come_back(door: Door) -> None:
         for thread in waiting:
             thread.join(20)
     assert codes == [202] * AT_ONCE
+
+
+def test_connections_that_never_ask_for_anything_shut_nobody_out(door: Door) -> None:
+    idle = [socket.create_connection(("127.0.0.1", door.port), 5) for _ in range(MOST_CONNECTIONS)]
+    idle[0].sendall(b"POST /jobs/x/runs HTTP/1.1\r\nX-Head: never ends")
+    # Answered with 401, and its body goes on and on.
+    idle[1].sendall(b"POST /jobs/x/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+    try:
+        assert door.call().code == 503  # every place is taken
+        began = time.monotonic()
+        dripping = set(idle[:2])
+        while dripping and time.monotonic() < began + 4 * HEAD_WITHIN:
+            time.sleep(0.5)
+            for connection in list(dripping):
+                try:
+                    connection.sendall(b"x")
+                except OSError:
+                    dripping.remove(connection)
+        assert not dripping
+        assert door.call().code == 202
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_a_request_may_take_longer_than_a_head(door: Door) -> None:
+    def slowly() -> Answer:
+        time.sleep(HEAD_WITHIN + 1)
+        return Answer("queued", run_id="a-run", mode="dry")
+
+    door.start = slowly
+
+    assert door.call().code == 202
+
+
+def test_a_path_that_is_nearly_right_is_unknown_and_leads_nowhere(door: Door) -> None:
+    said = door.call(path="/jobs/upload_reservations/runs/", headers={"Host": "elsewhere.example"})
+
+    assert said.code == 404
+    assert "location" not in said.headers
+    assert door.asked == []
+
+
+def test_a_body_that_breaks_off_starts_nothing_and_is_no_fault(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        with socket.create_connection(("127.0.0.1", door.port), 5) as raw:
+            raw.sendall(
+                b"POST /jobs/upload_reservations/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+                + f"Authorization: Bearer {CRON}\r\n\r\n{{".encode()
+            )
+            time.sleep(0.3)
+        door.call("GET", "/healthz")  # whose line comes after that of the other, if it has one
+
+    assert "Traceback" not in caplog.text
+    assert door.asked == []

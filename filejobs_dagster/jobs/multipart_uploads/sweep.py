@@ -183,7 +183,7 @@ class Sweep:
         totals = self._books.totals
         totals.tried += len(due)
         for it in due:
-            totals.note(WOULD_ABORT, it.upload.key, size=it.parts.size)
+            totals.note_left(WOULD_ABORT, it.upload.key, it.active, size=it.parts.size)
 
     def _count_this_run(self) -> None:
         """Raise the counter of the adoption, once, before the first abort."""

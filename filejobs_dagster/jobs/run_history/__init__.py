@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.run_history.history import History, NotRemoved, OldRun
+from filejobs_dagster.jobs.run_history.history import History, OldRun
 from filejobs_dagster.jobs.run_history.pruning import Pruning
 from filejobs_dagster.jobs.run_history.request import JOB, LEAST_KEPT, Request
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-__all__ = ["JOB", "LEAST_KEPT", "History", "NotRemoved", "OldRun", "Request", "run"]
+__all__ = ["JOB", "LEAST_KEPT", "History", "OldRun", "Request", "run"]
 
 
 def run(context: RunContext, request: Request, history: History) -> Outcome:

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
-
-
-class NotRemoved(Exception):
-    """One run could not be removed, wholly; the next run finds it again. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +57,10 @@ class History(Protocol):
         """Those of the runs that the storage knows and does not call over."""
         ...
 
-    def remove(self, run_id: str) -> None:
-        """Remove a run with all that is kept of it; what is gone already is fine.
+    def remove_all(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        """Remove runs with all that is kept of them; what is gone already is fine.
 
-        Raises:
-            NotRemoved: Something of it could not be removed.
+        Returns:
+            Why a run could not be removed, wholly, for each such run. The next pass finds it again.
         """
         ...

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.run_history import totals as fates
-from filejobs_dagster.jobs.run_history.history import NotRemoved
 from filejobs_dagster.jobs.run_history.progress_rows import ProgressRows
 from filejobs_dagster.jobs.run_history.request import JOB
 from filejobs_dagster.jobs.run_history.statements import RECORDED
@@ -132,12 +131,10 @@ class Pruning:
         self._batch += 1
         self._context.prove_alive()
         self._write_event("intent", runs=[run.run_id for run in batch])
-        failed: dict[str, str] = {}
+        reasons = self._history.remove_all([run.run_id for run in batch])
+        failed = {run_id: sanitize(reason) for run_id, reason in reasons.items()}
         for run in batch:
-            try:
-                self._history.remove(run.run_id)
-            except NotRemoved as error:
-                failed[run.run_id] = sanitize(str(error))
+            if run.run_id in failed:
                 self._totals.leave(run.ended_at)
                 self._totals.count(fates.NOT_REMOVED, run, failed[run.run_id])
             else:

@@ -26,6 +26,17 @@ SMALL_ROWS = 10_000
 SMALL_BYTES = 8 * 1024 * 1024
 """Below both, reading the whole table for a batch costs less than an index would."""
 
+MANY_OF_ONE_TIME = 100_000
+"""So many rows of the same time, as PostgreSQL has counted them, are not sorted for each batch."""
+
+_MOST_OF_ONE_TIME = """
+SELECT max(most_common_freqs[1] * reltuples)::bigint
+  FROM pg_class
+  JOIN pg_namespace ON pg_namespace.oid = relnamespace
+  JOIN pg_stats ON schemaname = nspname AND tablename = relname AND attname = $2
+ WHERE pg_class.oid IN (SELECT relid FROM pg_partition_tree($1) UNION SELECT $1::oid)
+"""
+
 _SIZES = """
 SELECT greatest(reltuples, 0)::bigint, pg_relation_size(pg_class.oid), nspname, relname
   FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -82,6 +93,14 @@ def _for_time(cursor: Raw, target: Target, statements: Statements) -> Iterator[M
             f"{size / 1024 / 1024:,.0f} MiB): no index begins with {target.time.name}",
             index_for(target),
         )
+    cursor.execute(_MOST_OF_ONE_TIME, (target.table.oid, target.time.name))
+    (most,) = cursor.fetchone() or (None,)
+    if (most or 0) >= MANY_OF_ONE_TIME and _sorts(_plan(cursor, page)):
+        yield Missing(
+            f"each batch would read all rows of one {target.time.name} (about {most:,} of "
+            f"{target.table}): no index goes on with the key behind it",
+            index_for(target),
+        )
 
 
 def is_served(cursor: Raw, target: Target, statement: sql.Composed) -> bool:
@@ -100,12 +119,22 @@ def _read_as_a_whole(
     cursor: Raw, target: Target, statement: sql.Composed
 ) -> Iterator[tuple[str, str, int, int]]:
     """Large tables of the plan that no index leads into, with their rows and bytes."""
-    cursor.execute(sql.SQL("EXPLAIN (VERBOSE, FORMAT JSON) {}").format(statement))
-    (plan,) = cursor.fetchone() or ([],)
+    plan = _plan(cursor, statement)
     large = {(schema, name): (rows, size) for rows, size, schema, name in _large(cursor, target)}
-    for schema, name in dict.fromkeys(_unserved(cursor, plan[0]["Plan"], target.time.name)):
+    for schema, name in dict.fromkeys(_unserved(cursor, plan, target.time.name)):
         if (schema, name) in large:
             yield (schema, name, *large[schema, name])
+
+
+def _plan(cursor: Raw, statement: sql.Composed) -> dict[str, Any]:
+    cursor.execute(sql.SQL("EXPLAIN (VERBOSE, FORMAT JSON) {}").format(statement))
+    (plans,) = cursor.fetchone() or ([{}],)
+    plan: dict[str, Any] = plans[0]["Plan"]
+    return plan
+
+
+def _sorts(node: dict[str, Any]) -> bool:
+    return node["Node Type"].endswith("Sort") or any(map(_sorts, node.get("Plans", ())))
 
 
 def index_for(target: Target, only: str = "") -> str:

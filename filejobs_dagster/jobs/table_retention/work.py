@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.table_retention.statements import Row, Statements
     from filejobs_dagster.settings import RetentionRuleSettings
 
-MOST_REFUSED_IN_A_ROW = 100
-"""So many rows that PostgreSQL refuses, each tried alone, end the rule: the next would not go."""
+MOST_REFUSED_IN_A_ROW = 10_000
+"""So many rows that PostgreSQL refuses, each tried alone, end the rule: the next would not go.
+
+Rows that a foreign key keeps are the oldest before long, and each run meets all of them first, so
+the number is far above what somebody keeps on purpose; a few milliseconds each.
+"""
 
 _STILL_THE_TABLE = "SELECT to_regclass(format('%I.%I', $1::text, $2::text))::oid = $3"
 
@@ -248,7 +252,8 @@ class Work:
             if self._refused_in_a_row >= MOST_REFUSED_IN_A_ROW:
                 self.failed = (
                     f"PostgreSQL refused {self._refused_in_a_row} rows one after the other: "
-                    f"{self.why_refused}"
+                    f"{self.why_refused}. Rows that must stay: mark them in a column, and name it "
+                    "under `except`"
                 )
 
     # Partitions -------------------------------------------------------------------------------

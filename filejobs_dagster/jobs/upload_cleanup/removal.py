@@ -57,6 +57,7 @@ class Batch:
         manner: Manner,
     ) -> None:
         self._context = context
+        self._size = request.batch_size
         self._storage = storage
         self._books = books
         self._manner = manner
@@ -141,11 +142,11 @@ class Batch:
             raise JobFailed(refused)
 
     def _refused_as_a_whole(self, asked: int) -> str | None:
-        """A 200 in which every key is refused is a rejection too; a poison item is not."""
+        """A 200 in which every key is refused is a rejection too; a few poison items are not."""
         failures = self._findings.failures
         let_go = bool(self._findings.outcomes or self._findings.locked)
         in_a_row = 0 if let_go else self._books.totals.refused_in_a_row + len(failures)
-        whole_batch = 1 < len(failures) == asked
+        whole_batch = 1 < len(failures) == asked == self._size
         if not failures or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
             return None
         return (

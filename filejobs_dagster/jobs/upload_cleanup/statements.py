@@ -177,15 +177,16 @@ SELECT min(collectable_at)
    AND collectable_at < %(cutoff)s
 """
 
+# In the order of the indexes: a table without statistics would be read from its beginning.
 LEFT = """
 SELECT (SELECT count(*) FROM (SELECT FROM upload WHERE dead_at IS NOT NULL
-                               LIMIT %(most)s) AS dead),
+                               ORDER BY dead_at, id LIMIT %(most)s) AS dead),
        (SELECT count(*) FROM (SELECT FROM upload WHERE state = 'cleanup' AND dead_at IS NULL
-                               LIMIT %(most)s) AS waiting),
+                               ORDER BY next_attempt_at, id LIMIT %(most)s) AS waiting),
        (SELECT count(*) FROM (SELECT FROM upload WHERE state = 'uncertain'
-                               LIMIT %(most)s) AS uncertain),
+                               ORDER BY next_attempt_at, id LIMIT %(most)s) AS uncertain),
        (SELECT count(*) FROM (SELECT FROM upload WHERE state = 'retained'
-                               LIMIT %(most)s) AS retained)
+                               ORDER BY retained_until, id LIMIT %(most)s) AS retained)
 """
 
 BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)

@@ -83,11 +83,12 @@ def _tick(instance: dg.DagsterInstance, settings: Settings) -> dg.SkipReason:
             "Every job stands as it should, but nobody would hear of it otherwise."
             + _not_heard(told)
         )
-    if told.seen:
+    if told.seen or told.trouble is not None:
         # Who is told was told. The dead man's switch stays silent: this is not health.
         wrong = "".join(f"\n{each.title}: {each.reason}" for each in told.seen)
         return dg.SkipReason(
-            f"Every job of filejobs.yaml stands as it should, but no heartbeat was sent:{wrong}"
+            "Every job of filejobs.yaml stands as it should, but no heartbeat was sent:"
+            f"{wrong}{_not_heard(told)}"
         )
     return dg.SkipReason(f"Every job of filejobs.yaml stands as it should.{_heartbeat(settings)}")
 

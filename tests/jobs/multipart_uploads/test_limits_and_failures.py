@@ -77,7 +77,9 @@ def test_a_limit_leaves_the_rest_to_the_next_run_and_says_how_old_it_is(sweep: S
     assert first.detail["deferred"] == 2
     left = NOW - timedelta(days=28) + timedelta(days=7)
     assert first.detail["oldest_left"] == left.isoformat()
-    assert sweep("dry", limit=2).detail["would_collect"] == 2
+    dry = sweep("dry", limit=2)
+    assert dry.detail["would_collect"] == 2
+    assert dry.detail["oldest_left"] == left.isoformat(), "a dry run leaves everything"
 
     second = sweep(limit=3)
     assert (second.acted, second.detail["truncated"], second.detail["swept"]) == (3, False, True)

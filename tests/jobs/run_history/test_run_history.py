@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import dagster_postgres.event_log.event_log
+import dagster_postgres.run_storage.run_storage
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 
-from filejobs_dagster.jobs.run_history import NotRemoved, Request
+from filejobs_dagster.jobs.run_history import Request
 from filejobs_dagster.ledger.standing import Expectation, standings
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.history import DagsterHistory
 from filejobs_dagster.orchestration.leftovers import remove_files
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tests.jobs.run_history.conftest import World
 
 DAY = timedelta(days=1)
@@ -155,10 +159,12 @@ class Poisoned(DagsterHistory):
 
     poison: frozenset[str] = frozenset()
 
-    def remove(self, run_id: str) -> None:
-        if run_id in self.poison:
-            raise NotRemoved("the disk is read-only")
-        super().remove(run_id)
+    def remove_all(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        failed = super().remove_all([each for each in run_ids if each not in self.poison])
+        return {
+            **failed,
+            **dict.fromkeys(self.poison.intersection(run_ids), "the disk is read-only"),
+        }
 
 
 def test_a_run_that_cannot_be_removed_is_skipped_and_a_whole_batch_fails(world: World) -> None:
@@ -179,6 +185,44 @@ def test_a_run_that_cannot_be_removed_is_skipped_and_a_whole_batch_fails(world: 
     assert failed.error is not None
     assert "Not one of 1 runs could be removed: the disk is read-only" in failed.error
     assert (failed.scanned, failed.acted) == (1, 0)
+
+
+def test_one_run_that_the_database_refuses_keeps_none_of_its_batch(world: World) -> None:
+    runs = [world.add(YEAR) for _ in range(3)]
+    world.reconcile()
+    world.dagster(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE 'this row is frozen'; END $$;"
+        f"CREATE TRIGGER refuse BEFORE DELETE ON runs FOR EACH ROW WHEN (OLD.run_id = '{runs[1]}')"
+        " EXECUTE FUNCTION refuse()"
+    )
+
+    outcome = world.prune()
+
+    assert outcome.detail["classes"] == {"pruned": 2, "not removed": 1}
+    assert "this row is frozen" in str(outcome.detail["samples"])
+    assert world.known() == {runs[1]}
+    assert world.left_of(runs[0]) == world.left_of(runs[2]) == []
+
+
+def test_a_batch_takes_few_connections_to_dagsters_storage_however_many_runs_it_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [world.add(YEAR) for _ in range(10)]
+    opened: list[str] = []
+    real = dagster_postgres.event_log.event_log.create_pg_connection
+
+    def counting(engine: Any) -> Any:
+        opened.append(str(engine.url))
+        return real(engine)
+
+    for module in (dagster_postgres.event_log.event_log, dagster_postgres.run_storage.run_storage):
+        monkeypatch.setattr(module, "create_pg_connection", counting)
+
+    assert world.history.remove_all(runs) == {}
+
+    assert len(opened) <= 4
+    assert [world.left_of(run_id) for run_id in runs] == [[]] * 10
 
 
 def test_what_was_killed_half_way_is_finished_by_the_next_run(world: World) -> None:

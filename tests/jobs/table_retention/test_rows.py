@@ -180,6 +180,22 @@ def test_a_row_that_postgresql_refuses_is_skipped_and_counted(keeper: Keeper) ->
     assert "none could be taken" in str(keeper.run(rule(table="parent", time="at")).error)
 
 
+def test_rows_that_a_foreign_key_keeps_do_not_hide_the_younger_ones(keeper: Keeper) -> None:
+    """What is kept on purpose is the oldest before long, and stands before everything else."""
+    keeper.execute(
+        "CREATE TABLE parent (id int PRIMARY KEY, at timestamptz);"
+        "CREATE INDEX ON parent (at, id);"
+        "CREATE TABLE child (id int PRIMARY KEY REFERENCES parent);"
+        "INSERT INTO parent SELECT n, now() - interval '1 year' + n * interval '1 minute'"
+        " FROM generate_series(1, 160) AS n;"
+        "INSERT INTO child SELECT n FROM generate_series(1, 150) AS n"
+    )
+    outcome = keeper.run(rule(table="parent", time="at"))
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"] == {"deleted": 10, "refused by PostgreSQL": 150}
+    assert keeper.ids("parent") == list(range(1, 151))
+
+
 def test_a_rule_ends_after_many_refused_rows(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

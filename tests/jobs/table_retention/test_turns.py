@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.jobs.table_retention import indexes
 from filejobs_dagster.jobs.table_retention.indexes import SMALL_ROWS, is_served
 from filejobs_dagster.jobs.table_retention.look import Plan
 from filejobs_dagster.jobs.table_retention.policy import examined
@@ -200,3 +201,18 @@ def test_rows_that_are_not_found_in_time_fail_the_rule_and_name_the_index(
         (seen,) = examined([one], keeper.database, connection, 10)
     assert "finding the next rows took longer" in str(seen.refused)
     assert "CREATE INDEX CONCURRENTLY" in seen.advice
+
+
+def test_very_many_rows_of_one_time_need_an_index_that_goes_on_with_the_key(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each batch sorts all of them, and the run never ends."""
+    monkeypatch.setattr(indexes, "MANY_OF_ONE_TIME", 5_000)
+    large(keeper, "UPDATE log SET at = '2020-01-01'; CREATE INDEX ON log (at)")
+    one = rule(table="log", time="at", batch_size=10_000)
+    error = str(keeper.run(one).error)
+    assert "each batch would read all rows of one at (about 10,001 of public.log)" in error
+    assert 'CREATE INDEX CONCURRENTLY ON "public"."log" ("at", "id")' in error
+    keeper.execute("CREATE INDEX ON log (at, id)")
+    outcome = keeper.run(one)
+    assert (outcome.error, outcome.acted) == (None, SMALL_ROWS + 1)

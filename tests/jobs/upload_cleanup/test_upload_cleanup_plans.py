@@ -61,3 +61,15 @@ def test_each_statement_goes_by_its_partial_index(crowded: psycopg.Connection) -
         [(plan,)] = crowded.execute(explain, VALUES).fetchall()
         assert index in str(plan), statement
         assert "Seq Scan" not in str(plan), statement
+
+
+def test_what_is_left_is_counted_by_the_indexes_also_without_statistics(
+    connection: psycopg.Connection,
+) -> None:
+    connection.execute("ALTER TABLE upload SET (autovacuum_enabled = false)")
+    connection.execute(
+        "INSERT INTO upload (key_prefix) SELECT 'files/' FROM generate_series(1, 20_000)"
+    )
+    explain = f"EXPLAIN (FORMAT JSON) {statements.LEFT}".encode()
+    [(plan,)] = connection.execute(explain, VALUES).fetchall()
+    assert "Seq Scan" not in str(plan)

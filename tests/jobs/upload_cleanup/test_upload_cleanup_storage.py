@@ -246,6 +246,45 @@ def test_one_poison_item_does_not_hold_up_the_others_and_becomes_a_dead_letter(
     assert quiet.detail["oldest_left"] is not None
 
 
+def test_a_few_poison_items_alone_become_dead_letters_and_hold_up_no_question(
+    scene: Scene,
+) -> None:
+    poison = [scene.cancelled() for _ in range(2)]
+    scene.store.fault = on_delete(
+        lambda request: Answer(body=result(refused=dict.fromkeys(request.named_keys(), "Denied")))
+    )
+    asked = scene.uploads.begin()
+    scene.store.objects.add(asked.key)
+    scene.uploads.call("mark_uncertain", asked.id, "a timeout")
+
+    assert scene.clean(back_off=BackOff(max_attempts=2)).detail["classes"] == {
+        "left for later": 2, "uncertain, resolved: stored": 1,
+    }  # fmt: skip
+    scene.uploads.due_now()
+    last = scene.clean(back_off=BackOff(max_attempts=2))
+
+    assert not last.ok, "a run in which every row failed has failed"
+    assert last.detail["dead_letters"] == 2
+    assert scene.store.objects == {asked.key, *(it.key for it in poison)}
+
+
+@pytest.mark.parametrize(("rows", "batch_size"), [(10, 100), (2, 2)])
+def test_a_right_that_is_missing_makes_no_dead_letters(
+    scene: Scene, rows: int, batch_size: int
+) -> None:
+    for _ in range(rows):
+        scene.cancelled()
+    scene.store.fault = on_delete(
+        lambda request: Answer(body=result(refused=dict.fromkeys(request.named_keys(), "Denied")))
+    )
+
+    outcome = scene.clean(back_off=BackOff(max_attempts=1), batch_size=batch_size)
+
+    assert outcome.error is not None
+    assert f"refused {rows} objects in a row" in outcome.error
+    assert scene.installation.value("SELECT count(*) FROM upload WHERE dead_at IS NULL") == rows
+
+
 def test_no_number_of_attempts_makes_a_pause_that_no_interval_can_hold(scene: Scene) -> None:
     refused, abandoned = scene.cancelled(), scene.cancelled()
     for upload in (refused, abandoned):
