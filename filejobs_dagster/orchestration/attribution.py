@@ -77,6 +77,9 @@ class AttributingRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
     def submit_run(self, context: SubmitRunContext) -> dg.DagsterRun:
         """Tag the run with who asked for it, and queue it."""
         run = context.dagster_run
+        if _over_http(context):
+            # Whoever may start runs may type tags, also those by which the daemon names a schedule.
+            self._instance.add_run_tags(run.run_id, {tags.SUBMITTED: tags.WEB})
         starter = self._starter(context)
         if starter is not None:
             said = {tags.STARTED_BY: _joined(starter), tags.STARTED_HOW: starter.how}

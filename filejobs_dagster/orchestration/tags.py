@@ -19,6 +19,12 @@ TRIGGER = "filejobs/trigger"
 STARTED_BY = "filejobs/started_by"
 STARTED_HOW = "filejobs/started_how"
 
+SUBMITTED = "filejobs/submitted"
+"""Written by this project's run coordinator: how a run came into the queue."""
+
+WEB = "web"
+"""Value of `filejobs/submitted`: by a request to the webserver, whatever else its tags say."""
+
 HTTP = "http"
 """Value of `filejobs/trigger`: the run was asked for over HTTP, by `filejobs serve-trigger`."""
 
@@ -45,6 +51,9 @@ _USER = "user"
 
 _BY_HAND: frozenset[TriggerKind] = frozenset({"ui", "cli", "http", "backfill"})
 
+_DAEMONS: frozenset[TriggerKind] = frozenset({"schedule", "sensor"})
+"""Doors that only Dagster's daemon goes through, so no request to the webserver does."""
+
 _DOORS: tuple[tuple[str, TriggerKind, str], ...] = (
     (_RETRY_NUMBER, "retry", PARENT_RUN),
     (PARENT_RUN, "ui", _USER),
@@ -60,12 +69,16 @@ def trigger_of(tags: Mapping[str, str]) -> Trigger:
     """Tell through which door a run came.
 
     A run that repeats another copies its tags, so Dagster's automatic retry and a person's
-    "Re-execute" in the UI are asked for first. What carries no tag of Dagster's was started over
-    HTTP when it says so, else by `dagster job execute` or `dagster job launch`.
+    "Re-execute" in the UI are asked for first. What the webserver submitted was started by somebody,
+    even where tags that were typed name a schedule. What carries no tag of Dagster's was started
+    over HTTP when it says so, else by `dagster job execute` or `dagster job launch`.
     """
+    by_web = tags.get(SUBMITTED) == WEB
     for tag, kind, name in _DOORS:
-        if tag in tags:
+        if tag in tags and not (by_web and kind in _DAEMONS):
             return Trigger(kind, tags.get(name))
+    if by_web:
+        return Trigger("ui", tags.get(_USER))
     return Trigger("http" if tags.get(TRIGGER) == HTTP else "cli")
 
 

@@ -110,6 +110,24 @@ def test_without_the_proxys_header_a_typed_tag_is_a_claim(
     assert started_by(instance, submitted(instance, headers)) is None
 
 
+@pytest.mark.parametrize("forged", ["dagster/schedule_name", "dagster/sensor_name"])
+def test_who_asks_the_webserver_cannot_pass_for_the_daemon(
+    instance: dg.DagsterInstance, forged: str
+) -> None:
+    typed = {forged: "nightly"}
+    # CONTROL: the daemon's own runs carry the same tag, and stand in no audit log.
+    assert not tags.is_by_hand(submitted(instance, None, **typed).tags)
+
+    run = submitted(instance, {}, **typed)
+    kept = instance.get_run_by_id(run.run_id)
+
+    assert kept is not None
+    assert tags.trigger_of(kept.tags).kind == "ui"
+    assert tags.is_by_hand(kept.tags)
+    retry = {**kept.tags, "dagster/retry_number": "1", "dagster/parent_run_id": run.run_id}
+    assert tags.is_by_hand(retry)
+
+
 @pytest.mark.parametrize("instance", [None], indirect=True)
 def test_a_header_that_nobody_configured_is_not_read(instance: dg.DagsterInstance) -> None:
     assert started_by(instance, submitted(instance, {HEADER: "mallory"})) is None

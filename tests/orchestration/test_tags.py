@@ -26,6 +26,9 @@ SCHEDULED = {"dagster/schedule_name": "nightly", "dagster/tick": "7"}
         ),
         (SCHEDULED | {"dagster/parent_run_id": "first"}, Trigger("ui")),
         ({"dagster/backfill": "abc", "dagster/parent_run_id": "first"}, Trigger("ui")),
+        (SCHEDULED | {"filejobs/submitted": "web"}, Trigger("ui")),
+        ({"filejobs/trigger": "http", "filejobs/submitted": "web"}, Trigger("ui")),
+        ({"dagster/backfill": "abc", "filejobs/submitted": "web"}, Trigger("backfill", "abc")),
     ],
 )
 def test_the_tags_of_a_run_tell_its_door_and_copied_ones_do_not_mislead(

@@ -82,10 +82,12 @@ class DerivedObjects:
         for query in self._queries:
             with self._raw() as cursor, refusing(query.name, "the derived query", NOTHING_CLAIMED):
                 wanted = key_tables(cursor, _origin(cursor, query), _plan(cursor, query), schema)
-                if not wanted or any(wanted & _read_by(cursor, source) for source in sources):
-                    continue
+                read = {table for source in sources for table in _read_by(cursor, source)}
+            unread = [tables for tables in wanted if not tables & read]
+            if not unread:
+                continue
             raise SourceRefused(
-                f"The derived query {query.name!r} takes its keys from {_named(wanted)}, and no "
+                f"The derived query {query.name!r} takes its keys from {_named(unread[0])}, and no "
                 "source of the bucket in this database reads that: an object that another of its "
                 "rows names, or one that outlives its file, would go with the file. "
                 f"{NOTHING_CLAIMED}. Add a source to the bucket whose query returns every key of "

@@ -30,6 +30,9 @@ SELECT nspname, relname
 """
 
 
+_INPUTS = ("Outer", "Inner", "Subquery", "Member")
+
+
 def tables_in(plan: Any) -> Iterator[Table]:
     """The tables that a plan reads, from EXPLAIN (FORMAT JSON, VERBOSE); those of views, too."""
     if isinstance(plan, list):
@@ -44,22 +47,39 @@ def tables_in(plan: Any) -> Iterator[Table]:
 
 def key_tables(
     cursor: psycopg.RawCursor[TupleRow], origin: int, plan: Any, schema: str
-) -> set[Table]:
-    """The tables of which a source must read one, so that the gate knows a derived query's keys.
+) -> list[set[Table]]:
+    """The tables that a source must read, so that the gate knows a derived query's keys.
 
     Args:
         cursor: In a transaction.
         origin: The oid of the table whose column the query returns; 0 when it computes its keys.
-        plan: Of the query.
+        plan: Of the query, from EXPLAIN (FORMAT JSON, VERBOSE).
         schema: Where the project's own tables are, which are sources anyway.
 
     Returns:
-        Where the keys come from, or, where that is not known, what the query reads; nothing when
-        they come from the project's own tables.
+        Of each set, one table must be read: where the keys come from, or, where that is not known,
+        what each branch of a UNION reads. Nothing when they come from the project's own tables.
     """
     own = {(schema, table.table) for table in OWN_TABLES}
     cursor.execute(_SCANNED, (origin,))
     found = {(namespace, name) for namespace, name in cursor.fetchall()}
-    if found & own:
-        return set()
-    return found or set(tables_in(plan)) - own
+    if found:
+        return [] if found & own else [found]
+    branches = [set(tables_in(branch)) - own for each in plan for branch in _branches(each["Plan"])]
+    return [tables for tables in branches if tables]
+
+
+def _branches(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a plan puts one behind the other: the branches of a UNION, or partitions."""
+    plans = node.get("Plans", [])
+    inputs = [each for each in plans if each.get("Parent Relationship") in _INPUTS]
+    # Of a scan of a common table expression, the tables stand elsewhere in the plan.
+    common = [each for each in plans if each.get("Subplan Name", "").startswith("CTE ")]
+    appends = node.get("Node Type") in ("Append", "Merge Append")
+    if appends or len(inputs) == 1:
+        found = [branch for each in inputs for branch in _branches(each)]
+        if appends or len(found) > 1:
+            yield from found
+            yield from (branch for each in common for branch in _branches(each))
+            return
+    yield node

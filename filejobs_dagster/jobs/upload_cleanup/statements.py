@@ -122,8 +122,8 @@ RETURNING upload.id, upload.dead_at IS NOT NULL
 RETAIN = """
 UPDATE upload
    SET state           = 'retained',
-       retained_until  = locked.until,
-       legal_hold      = locked.held,
+       retained_until  = greatest(upload.retained_until, locked.until),
+       legal_hold      = upload.legal_hold OR locked.held,
        next_attempt_at = coalesce(locked.until, clock_timestamp() + %(look_again)s),
        forgiven        = upload.forgiven + 1,
        claimed_at      = NULL,

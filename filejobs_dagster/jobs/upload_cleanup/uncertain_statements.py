@@ -146,6 +146,7 @@ UPDATE upload
     AS locked (id, until, held)
  WHERE upload.id = locked.id
    AND upload.state = 'retained'
+   AND (upload.retained_until IS NULL OR upload.retained_until <= %(cutoff)s)
 RETURNING upload.id
 """
 
