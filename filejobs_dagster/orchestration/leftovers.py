@@ -25,9 +25,16 @@ def remove_files(instance: dg.DagsterInstance, run_id: str) -> None:
     """Remove what the run printed, wherever it is kept, and its directory on this machine.
 
     Raises:
+        ValueError: The id leads out of the run's own directory.
         OSError: A file could not be removed.
         Exception: Whatever the client of the compute logs' storage raises.
     """
+    # Whoever launches a run may choose its id, and it becomes a path here and in the log manager.
+    if run_id in {"", ".", ".."} or not {"/", "\\", "\0"}.isdisjoint(run_id):
+        raise ValueError(
+            f"The id {run_id!r} is no name of a directory, so that removing what the run printed "
+            "could remove what others have. Look at it, and remove it with `dagster run delete`."
+        )
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     directory = Path(instance.storage_directory()) / run_id
     if directory.is_dir() and not directory.is_symlink():

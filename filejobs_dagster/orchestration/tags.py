@@ -69,9 +69,9 @@ def trigger_of(tags: Mapping[str, str]) -> Trigger:
     """Tell through which door a run came.
 
     A run that repeats another copies its tags, so Dagster's automatic retry and a person's
-    "Re-execute" in the UI are asked for first. What the webserver submitted was started by somebody,
-    even where tags that were typed name a schedule. What carries no tag of Dagster's was started
-    over HTTP when it says so, else by `dagster job execute` or `dagster job launch`.
+    "Re-execute" in the UI are asked for first. What the webserver submitted was started by
+    somebody, even where tags that were typed name a schedule. What carries no tag of Dagster's was
+    started over HTTP when it says so, else by `dagster job execute` or `dagster job launch`.
     """
     by_web = tags.get(SUBMITTED) == WEB
     for tag, kind, name in _DOORS:

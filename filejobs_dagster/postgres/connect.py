@@ -216,6 +216,9 @@ class Database:
                 """
                 SELECT set_config('search_path', %s, true),
                        set_config('TimeZone', 'UTC', true),
+                       -- The only forms that the client reads; the order of day and month stays.
+                       set_config('DateStyle', 'ISO', true),
+                       set_config('IntervalStyle', 'postgres', true),
                        set_config('lock_timeout', %s, true),
                        set_config('statement_timeout', %s, true),
                        -- A policy that hides rows must raise, not look like "nothing is due".

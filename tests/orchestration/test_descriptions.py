@@ -75,7 +75,8 @@ def test_the_launchpad_says_beside_dry_run_which_runs_change_something(
     code.installation.document["allow_live"] = False
 
     [node] = code.definitions.resolve_job_def(job).nodes
-    fields: Any = node.definition.config_schema.as_field().config_type.fields
+    schema: Any = node.definition
+    fields = schema.config_schema.as_field().config_type.fields
 
     assert fields["dry_run"].default_value is True
     assert mode_in_words(code.installation.loaded(), job) in fields["dry_run"].description

@@ -8,7 +8,7 @@ import socket
 import threading
 import traceback
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -163,6 +163,19 @@ def test_the_isolation_is_ours_whatever_the_database_prefers(
         connection.execute("INSERT INTO file (storage_key) VALUES ('came meanwhile')")
         cursor.execute("SELECT count(*) FROM file")
         assert cursor.fetchone() == (1,)
+
+
+def test_times_are_read_whatever_form_the_database_prefers(
+    database_url: str, connection: psycopg.Connection
+) -> None:
+    set_for_database(connection, "DateStyle", "SQL, DMY")
+    set_for_database(connection, "IntervalStyle", "iso_8601")
+    database = Database(database_url)
+    with database.connect("test") as reader, database.transaction(reader) as cursor:
+        cursor.execute("SELECT '01/02/2026'::timestamptz, interval '36 hours'")
+        assert cursor.fetchone() == (
+            datetime(2026, 2, 1, tzinfo=timezone.utc), timedelta(hours=36),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("purpose", ["mirror", "ü" * 60, "📦" * 30, "x" * 200, ""])

@@ -19,6 +19,7 @@ from filejobs_dagster.orchestration.leftovers import remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from tests.jobs.run_history.conftest import World
 
@@ -223,6 +224,23 @@ def test_a_batch_takes_few_connections_to_dagsters_storage_however_many_runs_it_
 
     assert len(opened) <= 4
     assert [world.left_of(run_id) for run_id in runs] == [[]] * 10
+
+
+@pytest.mark.parametrize("chosen", ["", ".", "..", "{elsewhere}", "x/../../y", "x/.."])
+def test_an_id_that_leads_elsewhere_removes_nothing(
+    world: World, tmp_path: Path, chosen: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = world.add()
+    before = world.left_of(other)
+    run_id = chosen.format(elsewhere=elsewhere)
+
+    failed = world.history.remove_all([run_id])
+
+    assert "is no name of a directory" in failed[run_id]
+    assert world.left_of(other) == before
+    assert elsewhere.is_dir()
 
 
 def test_what_was_killed_half_way_is_finished_by_the_next_run(world: World) -> None:
