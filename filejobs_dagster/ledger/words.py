@@ -74,7 +74,8 @@ class Window:
     Attributes:
         begins: Inclusive; None means from the beginning of time.
         ends: Exclusive; None means up to the cutoff.
-        label: The day of a backfill as `YYYY-MM-DD`, or None for everything that is due.
+        label: The day of a backfill as `YYYY-MM-DD`, or in words what it leaves out; None for
+            everything that is due.
     """
 
     begins: datetime | None = None
@@ -84,7 +85,7 @@ class Window:
     @property
     def everything(self) -> bool:
         """True when the run covers all that is due."""
-        return self.begins is None and self.ends is None
+        return self.begins is None and self.ends is None and self.label is None
 
     def as_detail(self) -> dict[str, Any]:
         """The window as `job_run.detail` holds it."""

@@ -40,6 +40,21 @@ class CollectorConfig(dg.Config):
         """
         return []
 
+    def narrower(self) -> str | None:
+        """What the run leaves alone that the settings would take, in words; else None.
+
+        Such a run is a success, and does not count as having swept.
+        """
+        return None
+
+    def longer_than_the_settings(self, name: str) -> str | None:
+        """Say that a duration is longer than the operator's, which is the field's default."""
+        given: str = getattr(self, name)
+        configured: str = type(self).model_fields[name].default
+        if parse_duration(given) <= parse_duration(configured):
+            return None
+        return f"with {name} {given} instead of {configured}"
+
 
 def with_defaults(base: type[Config], **defaults: Any) -> type[Config]:
     """A subclass of a config class whose defaults are other ones; bounds and words stay."""

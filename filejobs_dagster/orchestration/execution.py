@@ -71,7 +71,7 @@ def execute(
     shown = run_metadata(ticket, outcome)
     if not outcome.ok:
         raise dg.Failure(outcome.error, metadata=shown, allow_retries=False)
-    if not outcome.detail.get("swept"):
+    if not outcome.detail.get("swept") or config.narrower() is not None:
         _leave_day_unpainted(context)
     context.log_event(catalog_event(ticket, outcome))
     context.add_output_metadata(shown)
@@ -125,7 +125,7 @@ def _ticket(
     return Ticket(
         identity,
         by_hand=tags.is_by_hand(context.run.tags),
-        window=_window(context),
+        window=_window(context, config),
         mode_reason=decision.reason,
         known_secrets=known_secrets(settings),
     )
@@ -153,11 +153,14 @@ def _leave_day_unpainted(context: dg.OpExecutionContext) -> None:
         context.instance.add_run_tags(context.run_id, {tags.PARTITION_SET: "did not sweep its day"})
 
 
-def _window(context: dg.OpExecutionContext) -> Window:
-    """A day, when the run carries one for more than the Partitions tab."""
-    if not context.has_partition_key:
-        return EVERYTHING
-    if context.run.tags.get(tags.WINDOW) == tags.COVERS_EVERYTHING:
-        return EVERYTHING
+def _window(context: dg.OpExecutionContext, config: CollectorConfig) -> Window:
+    """A day, when the run carries one for more than the Partitions tab; and what is left alone."""
+    narrower = config.narrower()
+    whole = not context.has_partition_key or (
+        context.run.tags.get(tags.WINDOW) == tags.COVERS_EVERYTHING
+    )
+    if whole:
+        return EVERYTHING if narrower is None else Window(label=narrower)
     day = context.partition_time_window
-    return Window(begins=day.start, ends=day.end, label=context.partition_key)
+    label = context.partition_key if narrower is None else f"{context.partition_key} {narrower}"
+    return Window(begins=day.start, ends=day.end, label=label)

@@ -6,6 +6,7 @@ comes from Dagster's records, which are pruned. A check fails for a job that nev
 verdict is that of `filejobs status`, read from `job_run`.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -108,9 +109,17 @@ def _verdict(standing: Standing) -> dg.AssetCheckEvaluation:
         check_name=CHECK,
         passed=not standing.alarming,
         severity=dg.AssetCheckSeverity.ERROR if loud else dg.AssetCheckSeverity.WARN,
-        description=f"{standing.word}: {standing.reason}",
+        description=_as_markdown(f"{standing.word}: {standing.reason}"),
         metadata=dict(_facts(standing)),
     )
+
+
+def _as_markdown(text: str) -> str:
+    """The text without a link, an image or HTML in it: the web UI reads a description as Markdown.
+
+    A reason may quote an error, an error may quote a key, and a key is whatever somebody named it.
+    """
+    return re.sub(r"([\\\[<`])", r"\\\1", text)
 
 
 def _facts(standing: Standing) -> Iterator[tuple[str, Any]]:

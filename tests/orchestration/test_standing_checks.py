@@ -131,3 +131,18 @@ def test_a_person_can_ask_at_once_from_the_catalog(code: Code) -> None:
     [evaluation] = result.get_asset_check_evaluations()
     assert not evaluation.passed
     assert str(evaluation.description).startswith("never run: ")
+
+
+def test_a_reason_that_quotes_a_key_cannot_write_markdown_into_the_catalog(code: Code) -> None:
+    image = "![x](/graphql?query=mutation%7B)"
+    code.installation.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, error)"
+        " VALUES ('a-run', 'test', 'upload_reservations', now(), 'failed', 'live', %s)",
+        (f"refused: files/{image}",),
+    )
+
+    verdicts, _ = reported(code)
+
+    description = verdicts[JOB].description
+    assert image.replace("[", "\\[") in description
+    assert image not in description

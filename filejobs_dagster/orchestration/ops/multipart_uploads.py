@@ -65,6 +65,10 @@ class MultipartUploadsConfig(CollectorConfig):
         "24h.",
     )
 
+    def narrower(self) -> str | None:
+        """A longer idle_for leaves more alone."""
+        return self.longer_than_the_settings("idle_for")
+
     def mistakes(self) -> list[str]:
         """What is out of bounds."""
         return [

@@ -66,6 +66,10 @@ class UploadReservationsConfig(CollectorConfig):
         "request an object, and the only way to know bytes freed and uploads that never arrived.",
     )
 
+    def narrower(self) -> str | None:
+        """A longer grace leaves more alone."""
+        return self.longer_than_the_settings("grace")
+
     def mistakes(self) -> list[str]:
         """What is out of bounds."""
         return [

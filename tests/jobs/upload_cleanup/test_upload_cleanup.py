@@ -10,6 +10,7 @@ import pytest
 
 from filejobs_dagster.jobs.upload_cleanup import removal
 from filejobs_dagster.jobs.upload_cleanup.claims import Span, candidates, claim
+from filejobs_dagster.jobs.upload_cleanup.looking import look
 from filejobs_dagster.jobs.upload_cleanup.request import Request
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.objects.gate import Gate
@@ -195,7 +196,6 @@ def test_parts_that_were_begun_while_the_row_was_cleaned_are_not_forgotten(
     uploads.call("mark_uncertain", upload.id, "a timeout")
     uploads.change(upload, "state = 'cleanup'")
     client, bucket = installation.client, installation.bucket
-    look = removal.look
 
     def the_writer_comes_back(*arguments: Any) -> Any:
         made = client.create_multipart_upload(Bucket=bucket, Key=upload.key)["UploadId"]

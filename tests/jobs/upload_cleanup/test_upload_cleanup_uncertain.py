@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs.upload_cleanup import count_due, removal, uncertain_statements
+from filejobs_dagster.jobs.upload_cleanup.looking import look
 from filejobs_dagster.objects.heads import look_at_targets
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events
 
@@ -309,7 +310,6 @@ def test_a_hold_that_comes_after_the_claim_keeps_the_object_too(
     installation: Installation, uploads: Uploads, clean: Cleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = uploads.cancelled()
-    look = removal.look
 
     def look_and_hold(*arguments: Any) -> Any:
         uploads.change(upload, "legal_hold = true")
