@@ -10,6 +10,7 @@ import dagster_postgres.event_log.event_log
 import dagster_postgres.run_storage.run_storage
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus
+from dagster_postgres.utils import create_pg_connection
 
 from filejobs_dagster.jobs.run_history import Request
 from filejobs_dagster.ledger.standing import Expectation, standings
@@ -211,7 +212,7 @@ def test_a_batch_takes_few_connections_to_dagsters_storage_however_many_runs_it_
 ) -> None:
     runs = [world.add(YEAR) for _ in range(10)]
     opened: list[str] = []
-    real = dagster_postgres.event_log.event_log.create_pg_connection
+    real = create_pg_connection
 
     def counting(engine: Any) -> Any:
         opened.append(str(engine.url))

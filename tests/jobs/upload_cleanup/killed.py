@@ -1,4 +1,4 @@
-"""Runs upload_cleanup, and kills itself at a chosen point.
+"""Runs upload_cleanup, and kills or stops itself at a chosen point.
 
 usage: python killed.py POINT, with the settings in FILEJOBS_CONFIG
 """
@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from filejobs_dagster.jobs.upload_cleanup import cleanup, reconciliation, removal, settling
 from filejobs_dagster.ledger.progress import Progress
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.settings import load_settings
 from tests.installation import Installation
 from tests.jobs.upload_cleanup.uploads import Cleaner
@@ -44,6 +45,17 @@ def after(place: Any, name: str) -> Callable[[], None]:
     return lambda: setattr(place, name, do_and_die)
 
 
+def stop_before(place: Any, name: str) -> Callable[[], None]:
+    """Sleep until somebody continues the process, and then do it."""
+    do = getattr(place, name)
+
+    def stop_and_do(*arguments: Any, **named: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return do(*arguments, **named)
+
+    return lambda: setattr(place, name, stop_and_do)
+
+
 POINTS: dict[str, Callable[[], None]] = {
     "before the claim commits": after(cleanup, "claim"),
     "after the claim": before(removal.Batch, "run"),
@@ -52,6 +64,8 @@ POINTS: dict[str, Callable[[], None]] = {
     "before the result commits": after(settling, "clean"),
     "before the verdicts commit": after(reconciliation.Reconciliation, "_writes"),
     "before the final word": before(Progress, "finish"),
+    "stopped after the claim": stop_before(removal.Batch, "run"),
+    "stopped before the gate": stop_before(Gate, "remove"),
 }
 
 

@@ -67,6 +67,38 @@ def test_killed_anywhere_and_run_again_nothing_is_lost_twice_or_stuck(
         assert {uploads.row(it)["outcome"] for it in cancelled} == {"already gone"}
 
 
+@pytest.mark.parametrize(
+    "point", ["stopped after the claim", pytest.param("stopped before the gate", marks=ALSO)]
+)
+def test_a_process_that_slept_past_its_claim_deletes_nothing_when_it_wakes(
+    installation: Installation, uploads: Uploads, clean: Cleaner, point: str
+) -> None:
+    upload = uploads.cancelled()
+    installation.write()
+    sleeper = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("killed.py")), point],
+        env={**os.environ, **installation.environment},
+    )
+    try:
+        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert "at work already" in str(clean().error), "while its locks are held"
+
+        # The server has noticed that its client is silent.
+        installation.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        assert clean().detail["classes"] == {"deleted": 1}
+        uploads.put(upload, b"somebody else's bytes")
+    finally:
+        os.kill(sleeper.pid, signal.SIGCONT)
+        sleeper.wait(timeout=60)
+
+    assert installation.has_object(upload.key)
+    assert uploads.row(upload)["outcome"] == "deleted"
+
+
 @pytest.mark.thorough
 def test_a_row_whose_worker_dies_each_time_becomes_a_dead_letter(
     installation: Installation, uploads: Uploads, clean: Cleaner
