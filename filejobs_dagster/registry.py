@@ -59,9 +59,7 @@ JOBS: tuple[RegisteredJob, ...] = (
         partitioned=True,
         deletes_bytes=True,
     ),
-    RegisteredJob(
-        "table_retention", "Removes rows of declared tables by declared rules."
-    ),
+    RegisteredJob("table_retention", "Removes rows of declared tables by declared rules."),
     RegisteredJob("audit_trim", "Cuts a sealed and pinned prefix of the audit log."),
     RegisteredJob(
         "audit_seal",

@@ -339,7 +339,7 @@ def test_every_function_says_what_it_does_and_finds_its_tables_from_any_search_p
                 OR proname IN ('mark_stored', 'mark_uncertain'))
         """
     ).fetchall()
-    assert len(functions) == 14
+    assert len(functions) == 15
     for name, comment, configuration, as_owner, source in functions:
         assert comment, name
         if re.search(r"\b(FROM|UPDATE|INTO) (upload|attachment)\b", source):
@@ -377,3 +377,19 @@ def test_every_state_has_an_index_in_the_order_of_its_work(
         text = "\n".join(itertools.chain.from_iterable(plan))
         assert index in text, text
         assert "Sort" not in text, text
+
+
+@pytest.mark.parametrize(
+    "statement", ["TRUNCATE attachment", "TRUNCATE upload, attachment", "TRUNCATE upload CASCADE"]
+)
+def test_truncate_is_refused_since_it_asks_no_trigger_of_a_row(
+    connection: psycopg.Connection, statement: str
+) -> None:
+    in_state(connection, "ready")
+    connection.commit()
+
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="cannot be truncated"):
+        connection.execute(statement.encode())
+
+    connection.rollback()
+    assert connection.execute("SELECT count(*) FROM upload").fetchone() == (1,)

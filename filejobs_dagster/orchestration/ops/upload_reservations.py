@@ -8,6 +8,7 @@ from pydantic import Field
 from filejobs_dagster.jobs import (
     upload_reservations,
 )
+from filejobs_dagster.jobs.collecting.foreign_bucket import refuse_foreign_bucket
 from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.gate import Gate
@@ -106,6 +107,7 @@ def upload_reservations_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDe
         client = getattr(context.resources, resource_key(entry))
 
         def body(run: RunContext) -> Outcome:
+            refuse_foreign_bucket(run, client, bucket, settings.environment)
             request = upload_reservations.Request(
                 limit=config.limit,
                 batch_size=config.batch_size,

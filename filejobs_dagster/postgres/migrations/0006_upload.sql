@@ -662,3 +662,26 @@ $$;
 
 COMMENT ON FUNCTION remove_attachment(uuid) IS
     'Removes an attachment and moves its upload to cleanup; true when this call removed it.';
+
+-- TRUNCATE asks no trigger of a row, and would forget which objects are to be removed.
+CREATE FUNCTION refuse_truncate_of_uploads() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    RAISE EXCEPTION '% cannot be truncated: its rows know which objects are there', TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege',
+              HINT = 'Remove attachments and cancel uploads; upload_cleanup takes their objects.';
+END
+$$;
+
+COMMENT ON FUNCTION refuse_truncate_of_uploads() IS
+    'Trigger: refuses TRUNCATE, which would forget which objects are to be removed.';
+
+CREATE TRIGGER upload_never_truncated
+    BEFORE TRUNCATE ON upload
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_truncate_of_uploads();
+
+CREATE TRIGGER attachment_never_truncated
+    BEFORE TRUNCATE ON attachment
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_truncate_of_uploads();
