@@ -96,6 +96,12 @@ def scripted_s3() -> Iterator[ScriptedS3]:
             if self.command != "HEAD":
                 self.wfile.write(body)
 
+        def handle_expect_100(self) -> bool:
+            """Say at once that the body may come: botocore waits a second for that word."""
+            goes_on = super().handle_expect_100()
+            self.wfile.flush()
+            return goes_on
+
         do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 (the base class's names)
 
         def log_message(self, *_arguments: Any) -> None:

@@ -398,6 +398,9 @@ def test_only_one_module_aborts_and_only_the_gate_uses_it() -> None:
     senders, users = set(), set()
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()
+        if module.startswith("prove/"):
+            # Its careless versions abort what they should not, in a bucket made for that.
+            continue
         text = path.read_text("utf-8")
         if "abort_multipart_upload" in text:
             senders.add(module)
