@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 ORPHANS = ("files/a", "files/b")
 
 

@@ -13,6 +13,8 @@ import pytest
 from filejobs_dagster.cli.main import Commands
 from filejobs_dagster.registry import JOB_NAMES, JOBS
 
+pytestmark = pytest.mark.thorough
+
 FILEJOBS = Path(sys.executable).with_name("filejobs")
 
 BASH = r"""

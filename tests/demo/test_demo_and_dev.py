@@ -27,7 +27,7 @@ from filejobs_dagster.registry import JOB_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 
 PROJECT = Path(__file__).parents[2]
 SECONDS_FOR_THE_DEMO = 200

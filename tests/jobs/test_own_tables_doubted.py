@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 CARELESS = "delete from public.documents where id = any($1) returning storage_key"
 HALF = CARELESS.replace("any($1)", "any($1) and expires_at < $2")
 # Safe, and written in another way than the candidate query.

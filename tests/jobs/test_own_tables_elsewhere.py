@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 KILLED = str(Path(__file__).with_name("killed_between_commits.py"))
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.embedded.s3 import EmbeddedS3
     from filejobs_dagster.ledger.outcome import Outcome
 
+pytestmark = pytest.mark.thorough
+
 ATTACH = (
     "INSERT INTO active_storage_attachments (name, record_type, record_id, blob_id, created_at)"
     " SELECT 'file', 'Letter', 1, id, now() FROM active_storage_blobs WHERE key = %s"

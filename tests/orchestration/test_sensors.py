@@ -131,6 +131,7 @@ def test_the_backlog_sensor_starts_the_job_early_only_above_the_number(code: Cod
     assert request.tags[tags.MODE] == "live"
 
 
+@pytest.mark.thorough
 def test_the_reconciler_records_what_ended_before_it_was_ever_switched_on(code: Code) -> None:
     for _ in range(12):
         code.run()

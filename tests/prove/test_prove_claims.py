@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.prove.evidence import Claim
     from filejobs_dagster.prove.stage import Stage
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_the_claim_holds_and_its_careless_version_really_lost(claim: Claim, stage: Stage) -> None:

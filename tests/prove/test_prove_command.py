@@ -68,6 +68,7 @@ def only_claim(
     monkeypatch.setattr(all_claims, "CLAIMS", [Claim(name, "A sentence.", demonstrate)])
 
 
+@pytest.mark.thorough
 def test_every_claim_holds_on_a_server_of_ones_own_which_is_left_as_it_was(
     own_server: str,
 ) -> None:

@@ -199,6 +199,7 @@ def test_who_comes_when_too_many_wait_is_told_to_come_back(door: Door) -> None:
     assert codes == [202] * AT_ONCE
 
 
+@pytest.mark.thorough
 def test_connections_that_never_ask_for_anything_shut_nobody_out(door: Door) -> None:
     idle = [socket.create_connection(("127.0.0.1", door.port), 5) for _ in range(MOST_CONNECTIONS)]
     idle[0].sendall(b"POST /jobs/x/runs HTTP/1.1\r\nX-Head: never ends")
@@ -222,6 +223,7 @@ def test_connections_that_never_ask_for_anything_shut_nobody_out(door: Door) -> 
             connection.close()
 
 
+@pytest.mark.thorough
 def test_a_request_may_take_longer_than_a_head(door: Door) -> None:
     def slowly() -> Answer:
         time.sleep(HEAD_WITHIN + 1)

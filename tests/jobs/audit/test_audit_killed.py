@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.jobs.audit.conftest import Auditor
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.jobs.storage_orphans.conftest import Sweeper
 
+pytestmark = pytest.mark.thorough
+
 ORPHANS = ("files/a", "files/b", "files/c")
 ROOT = Path(__file__).parents[3]
 

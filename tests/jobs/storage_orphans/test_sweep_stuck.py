@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.jobs.storage_orphans.conftest import Sweeper
 
+pytestmark = pytest.mark.thorough
+
 POISON = [f"files/a{number:02d}" for number in range(12)]
 HEALTHY = ["files/b1", "files/b2", "files/b3"]
 
