@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.audit.tables import RestoreRow
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.thorough
+
 TABLES = ("audit_chain", "audit_event", "audit_seal", "audit_checkpoint", "audit_pin")
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from tests.audit.tools import Attack
 
+pytestmark = pytest.mark.thorough
+
 REFUSALS = {"LEGAL_HOLD", "NO_COVERING_SEAL"}
 TABLES = ("event", "seal", "checkpoint", "hold", "pin", "chain")
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.audit.world import World
 
+pytestmark = pytest.mark.thorough
+
 PAUSE = 0.01
 """Between two events of one appender, so that a small machine has time for the others."""
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 MARKER = "bucket uploads marker"
 CONDITION = "bucket uploads conditional delete"
 

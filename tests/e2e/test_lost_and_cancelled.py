@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.deployment import Deployment
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 
 AT_ONCE = timedelta(0)
 
@@ -92,7 +92,6 @@ def test_a_run_killed_with_its_code_server_is_lost_ended_and_frees_lock_and_queu
     assert installation.keys() == set()
 
 
-@pytest.mark.thorough
 def test_a_cancelled_run_stops_its_statement_frees_its_lock_and_is_recorded_as_cancelled(
     deployment: Deployment,
 ) -> None:
@@ -128,7 +127,6 @@ def test_a_cancelled_run_stops_its_statement_frees_its_lock_and_is_recorded_as_c
     assert installation.has_object("files/a")
 
 
-@pytest.mark.thorough
 def test_a_run_without_dagster_home_is_recorded_by_its_own_final_word(
     deployment: Deployment,
 ) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 TAKE = """
     update public.documents set status = 'expired'
      where id = any($1) and status = 'reserved' and expires_at < $2 returning """

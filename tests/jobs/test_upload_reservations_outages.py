@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.thorough
+
 
 def before_batch(
     monkeypatch: pytest.MonkeyPatch, number: int, what_happens: Callable[[], None]

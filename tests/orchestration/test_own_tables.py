@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def documents(
