@@ -111,7 +111,7 @@ def conducted(
     def body(context: RunContext) -> Outcome:
         with ReferenceCheck(context.connection, settings.sources) as references:
             gate = Gate(client, settings, references)
-            storage = Storage(bucket, settings, client, gate, references, adoption=None)
+            storage = Storage(bucket, settings, client, gate, references)
             return work(context, replace(request, breakers=NEVER_TRIPS), storage)
 
     identity = RunIdentity(
@@ -122,7 +122,7 @@ def conducted(
         trigger=Trigger("cli", "benchmark"),
         holder="benchmark",
     )
-    outcome = conduct(Ticket(identity), Database(database_url), body, LOG)
+    outcome = conduct(Ticket(identity), Database(database_url), body, LOG, door=None)
     if not outcome.ok:
         raise NotTheSameWork(f"The sweep failed: {outcome.error}")
     return outcome

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import yaml
 
+from filejobs_dagster.door.adoption import Place, adopt
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Loaded, Settings, load_settings, read_settings
 
@@ -89,6 +90,13 @@ class Installation:
     @property
     def database(self) -> Database:
         return Database(self.database_url)
+
+    def adopt(self, environment: str | None = None) -> None:
+        """Write the marker of the bucket, once; it takes no setting but the bucket's."""
+        settings = self.settings().model_copy(update={"environment": environment})
+        with self.database.connect("adopt") as connection:
+            bucket = settings.buckets["uploads"]
+            adopt(Place.of(settings, bucket, self.client, self.database, connection), by="the test")
 
     # --- the file feature ---------------------------------------------------------------------
 

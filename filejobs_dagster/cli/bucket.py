@@ -18,7 +18,7 @@ from filejobs_dagster.cli.who import who
 from filejobs_dagster.ledger.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from filejobs_dagster.objects.adoption import Adopted, Inspection, Place
+    from filejobs_dagster.door.adoption import Adopted, Inspection, Place
     from filejobs_dagster.settings import Settings
 
 app = typer.Typer(
@@ -88,8 +88,8 @@ def adopt(
       1   refused or failed; the message says whose it is
       64  called wrongly
     """
-    from filejobs_dagster.objects.adoption import adopt as write  # noqa: PLC0415 (--help is fast)
-    from filejobs_dagster.objects.refusals import AdoptionRefused  # noqa: PLC0415
+    from filejobs_dagster.door.adoption import adopt as write  # noqa: PLC0415 (--help is fast)
+    from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
 
     _require_reason(again=again, reason=reason)
     invocation = Invocation.of(context)
@@ -123,8 +123,8 @@ def inspect(
       0   they belong together
       1   they do not, or could not be asked
     """
-    from filejobs_dagster.objects import adoption  # noqa: PLC0415 (--help stays fast)
-    from filejobs_dagster.objects.refusals import AdoptionRefused  # noqa: PLC0415
+    from filejobs_dagster.door import adoption  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
 
     invocation = Invocation.of(context)
     settings = invocation.require()
@@ -191,7 +191,7 @@ def _entry(settings: Settings, asked: str | None) -> str:
 
 @contextmanager
 def _place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[Place]:
-    from filejobs_dagster.objects.adoption import Place  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.door.adoption import Place  # noqa: PLC0415 (--help stays fast)
     from filejobs_dagster.objects.client import BucketUnavailable, make_client  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
-from filejobs_dagster.objects.adoption import Place, inspect, judge, remember_probe
+from filejobs_dagster.door.adoption import Place, inspect, judge, remember_probe
+from filejobs_dagster.door.probe import Probe, ProbeFailed, probe
+from filejobs_dagster.door.refusals import AdoptionRefused, NotAdopted
 from filejobs_dagster.objects.client import BucketUnavailable, make_client
-from filejobs_dagster.objects.probe import Probe, ProbeFailed, probe
-from filejobs_dagster.objects.refusals import AdoptionRefused, NotAdopted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from filejobs_dagster.objects.adoption import Adopted
+    from filejobs_dagster.door.adoption import Adopted
     from filejobs_dagster.objects.manner import ConditionalDelete
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import logging
 
+    from filejobs_dagster.door.door import Door
     from filejobs_dagster.ledger.progress import Progress, RunIdentity
     from filejobs_dagster.ledger.words import Window
     from filejobs_dagster.postgres.connect import Connection, Database
@@ -26,6 +27,7 @@ class RunContext:
         lease: Its locks; prove them before anything is destroyed.
         progress: Its row in `job_progress`.
         log: Where progress lines go.
+        door: What the run has proven and proves again; None where a test runs a job alone.
     """
 
     identity: RunIdentity
@@ -35,6 +37,7 @@ class RunContext:
     lease: Lease
     progress: Progress
     log: logging.Logger
+    door: Door | None = None
 
     @property
     def live(self) -> bool:
@@ -42,15 +45,20 @@ class RunContext:
         return self.identity.mode == "live"
 
     def prove_alive(self) -> None:
-        """Make sure that this run may still destroy: its locks hold and nobody gave it up.
+        """Make sure that this run may still destroy: the same proof before each batch of each job.
+
+        Its locks hold, nobody gave it up, and the door's guards find what they found before.
 
         Raises:
             LeaseLost: Its locks are gone.
             GivenUp: Its record stands already.
+            Refusal: A guard says stop.
         """
         self.lease.prove()
         with self.database.transaction(self.connection, read_only=True) as cursor:
             self.progress.must_be_open(cursor)
+        if self.door is not None and self.live:
+            self.door.prove()
 
 
 class JobFailed(Exception):

@@ -22,6 +22,7 @@ from tenacity import (
 )
 
 from filejobs_dagster.audit.append import NotCanonical, append
+from filejobs_dagster.door.guard import Refusal
 from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
@@ -44,6 +45,7 @@ from filejobs_dagster.postgres.locks import (
 if TYPE_CHECKING:
     import logging
 
+    from filejobs_dagster.door.door import Door
     from filejobs_dagster.ledger.progress import Holder
 
 Body = Callable[[RunContext], Outcome]
@@ -106,7 +108,14 @@ class NotRecorded(Exception):
     """The run's final word could not be written; the message says that and how the job ended."""
 
 
-def conduct(ticket: Ticket, database: Database, body: Body, log: logging.Logger) -> Outcome:
+def conduct(
+    ticket: Ticket,
+    database: Database,
+    body: Body,
+    log: logging.Logger,
+    *,
+    door: Door | None,
+) -> Outcome:
     """Run a job from its locks to its final word.
 
     Args:
@@ -114,6 +123,8 @@ def conduct(ticket: Ticket, database: Database, body: Body, log: logging.Logger)
         database: Where the tables are.
         body: The job.
         log: Where progress lines go.
+        door: What the run must prove. None runs a job alone: only tests and demonstrations of a
+            single fault do that.
 
     Returns:
         The final word that was written, also when the job failed.
@@ -133,7 +144,7 @@ def conduct(ticket: Ticket, database: Database, body: Body, log: logging.Logger)
         lease.take(run_lock(database.schema, identity.run_id))
         with closing_for_sure(database.connect(f"{identity.job} {identity.run_id}")) as connection:
             context = RunContext(
-                identity, ticket.window, database, connection, lease, progress, log
+                identity, ticket.window, database, connection, lease, progress, log, door
             )
             with database.transaction(connection) as cursor:
                 progress.open(cursor, _opening(ticket))
@@ -171,9 +182,13 @@ def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
     try:
         if context.live:
             _claim_exclusive(context)
-            if ticket.by_hand:
-                _announce(ticket, context)
-        outcome = body(context).sanitized(ticket.known_secrets)
+        door = context.door
+        if door is not None:
+            door.enter(context.database, context.connection, context.log, live=context.live)
+        if context.live and ticket.by_hand:
+            _announce(ticket, context)
+        outcome = body(context)
+        outcome = (outcome if door is None else door.told(outcome)).sanitized(ticket.known_secrets)
     except GivenUp:
         raise
     except Exception as error:  # noqa: BLE001 (every failure becomes the final word)
@@ -235,7 +250,7 @@ def _failed(ticket: Ticket, error: Exception) -> Outcome:
     """Turn an exception into an outcome; the numbers committed so far stay as they are."""
     text = (
         sanitize(str(error), known=ticket.known_secrets)
-        if isinstance(error, JobFailed)
+        if isinstance(error, JobFailed | Refusal)
         else sanitize_exception(error, known=ticket.known_secrets)
     )
     return Outcome(error=text)

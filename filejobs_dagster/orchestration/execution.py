@@ -1,10 +1,11 @@
 """From a Dagster run to a run of ours and back."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs.lifecycle import Body, NotRecorded, Ticket, conduct
 from filejobs_dagster.jobs.mode import ModeDecision, UnknownMode, decide_mode
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
@@ -13,11 +14,15 @@ from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.attribution import started_by
 from filejobs_dagster.orchestration.config import CollectorConfig
+from filejobs_dagster.orchestration.resources import resource_key
 from filejobs_dagster.orchestration.retries import never_livelier, refuse_retry_of_cancelled
 from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 
 def settings_for(loaded: Loaded, job: str) -> Settings:
@@ -56,11 +61,12 @@ def execute(
     """
     secrets = known_secrets(settings)
     _refuse_mistakes(config, job)
+    door = Door(BY_NAME[job], settings, bucket_client(context, settings, job))
     refuse_retry_of_cancelled(context)
     try:
         ticket = _ticket(context, settings, config, job)
         _tag(context, config, ticket)
-        outcome = conduct(ticket, Database.of(settings.database), body, context.log)
+        outcome = conduct(ticket, Database.of(settings.database), body, context.log, door=door)
     except UnknownMode as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     except (GivenUp, NotRecorded) as error:
@@ -75,6 +81,17 @@ def execute(
         _leave_day_unpainted(context)
     context.log_event(catalog_event(ticket, outcome))
     context.add_output_metadata(shown)
+
+
+def bucket_client(
+    context: dg.OpExecutionContext, settings: Settings, job: str
+) -> "S3Client | None":
+    """The client of the bucket that a job deletes from; None for a job that deletes no bytes."""
+    if not BY_NAME[job].deletes_bytes:
+        return None
+    entry, _ = settings.bucket_of(job)
+    client: S3Client = getattr(context.resources, resource_key(entry))
+    return client
 
 
 def _refuse_mistakes(config: CollectorConfig, job: str) -> None:

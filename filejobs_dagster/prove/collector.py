@@ -13,6 +13,7 @@ from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.prove.store import INSTALLATION
 from filejobs_dagster.references.check import ReferenceCheck
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.prove.stage import Scene
     from filejobs_dagster.prove.store import Store
 
-INSTALLATION = "prove"
 BY_PROVE = Trigger("cli", "filejobs prove")
 
 # A run's log is not part of the report; how it ended is in its outcome.
@@ -87,12 +87,13 @@ def collect(
         storage = upload_reservations.Storage(store.name, store.client, gate, references)
         return upload_reservations.run(context, upload_reservations.Request(), storage)
 
-    return conduct(Ticket(identity), database, body, _LOG)
+    store.adopt(database)
+    return conduct(Ticket(identity), database, body, _LOG, door=store.door(identity.job))
 
 
 def conduct_only(scene: Scene, identity: RunIdentity, body: Callable[[], Outcome]) -> Outcome:
     """Run another body than the collector's, with the same life."""
-    return conduct(Ticket(identity), scene.database, lambda _: body(), _LOG)
+    return conduct(Ticket(identity), scene.database, lambda _: body(), _LOG, door=None)
 
 
 def record(scene: Scene, identity: RunIdentity) -> None:

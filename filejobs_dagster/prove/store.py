@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.settings import BucketSettings
+from filejobs_dagster.door.adoption import Place, adopt
+from filejobs_dagster.door.door import Door
+from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.settings import BucketSettings, Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import S3Endpoint
+    from filejobs_dagster.postgres.connect import Database
 
+INSTALLATION = "prove"
 PREFIX = "files/"
 MIN_AGE = timedelta(days=2)
 
@@ -48,6 +53,30 @@ class Store:
             bucket=name, endpoint_url=server.endpoint_url, owns=[PREFIX], min_age=MIN_AGE
         )
         return cls(name, server.client(), settings)
+
+    def door(self, job: str) -> Door:
+        """What a live run of a job must prove before it deletes from this bucket."""
+        settings: Settings = Settings.model_construct(
+            installation=INSTALLATION, environment=None, buckets={"prove": self.settings}
+        )  # type: ignore[call-arg]  # the door asks for nothing else
+        return Door(BY_NAME[job], settings, self.client, entry="prove")
+
+    def adopt(self, database: Database) -> None:
+        """Write the marker that lets runs on this database delete from the bucket."""
+        with database.connect("adopt") as connection:
+            adopt(
+                Place(
+                    client=self.client,
+                    bucket=self.name,
+                    endpoint=self.settings.endpoint_url,
+                    marker_key=self.settings.marker,
+                    installation=INSTALLATION,
+                    environment=None,
+                    database=database,
+                    connection=connection,
+                ),
+                by="filejobs prove",
+            )
 
     def put(self, key: str, body: bytes) -> None:
         """Upload an object."""

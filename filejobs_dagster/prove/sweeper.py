@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
-from filejobs_dagster.objects.adoption import Place, adopt
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.prove.collector import INSTALLATION, new_run
+from filejobs_dagster.prove.collector import new_run
 from filejobs_dagster.prove.evidence import NotShown
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.settings.orphans import BreakersSettings
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.prove.stage import Scene
     from filejobs_dagster.prove.store import Store
-    from filejobs_dagster.settings import BucketSettings, SourceSettings
+    from filejobs_dagster.settings import SourceSettings
 
 AFTER_LISTING = "Reading all references"
 BEFORE_DELETING = "were seen by an earlier run"
@@ -65,7 +64,6 @@ def sweep(
     log.addHandler(waiting)
 
     def body(context: RunContext) -> Outcome:
-        adopt_for(context, store, bucket)
         with ReferenceCheck(
             context.connection, bucket.sources, schema=context.database.schema
         ) as references:
@@ -75,32 +73,18 @@ def sweep(
                 client=store.client,
                 gate=Gate(store.client, bucket, references),
                 references=references,
-                adoption=storage_orphans.BucketAdoption(context, store.client, bucket, None),
             )
             request = storage_orphans.Request(
                 confirm_after=timedelta(0), breakers=_ALL_MAY_GO, parts=1
             )
             return storage_orphans.run(context, request, storage)
 
-    outcome = conduct(Ticket(new_run(job=storage_orphans.JOB)), scene.database, body, log)
+    store.adopt(scene.database)
+    job = storage_orphans.JOB
+    outcome = conduct(Ticket(new_run(job=job)), scene.database, body, log, door=store.door(job))
     if moment is not None and not waiting.came:
         raise NotShown(f"the sweep never came to {moment.text!r}: {outcome.error}")
     return outcome
-
-
-def adopt_for(context: RunContext, store: Store, bucket: BucketSettings) -> None:
-    """Write the marker that lets a run of this database act in the bucket."""
-    place = Place(
-        client=store.client,
-        bucket=bucket.bucket,
-        endpoint=bucket.endpoint_url,
-        marker_key=bucket.marker,
-        installation=INSTALLATION,
-        environment=None,
-        database=context.database,
-        connection=context.connection,
-    )
-    adopt(place, by="filejobs prove")
 
 
 class _Waiting(logging.Handler):

@@ -15,6 +15,7 @@ from filejobs_dagster.references.check import ReferenceCheck
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from filejobs_dagster.door.door import Door
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.prove.stage import Scene
@@ -59,12 +60,19 @@ def run_in_bucket(
             gate = Gate(store.client, store.settings, references)
             return body(Workplace(context, store, references, gate))
 
-    return run_in_database(scene, job, work)
+    store.adopt(scene.database)
+    return _run(scene, job, work, store.door(job))
 
 
 def run_in_database(scene: Scene, job: str, body: Callable[[RunContext], Outcome]) -> Outcome:
     """As `run_in_bucket`, for a job that has to do with the database alone."""
-    outcome = conduct(Ticket(new_run(job=job)), scene.database, body, _LOG)
+    return _run(scene, job, body, None)
+
+
+def _run(
+    scene: Scene, job: str, body: Callable[[RunContext], Outcome], door: Door | None
+) -> Outcome:
+    outcome = conduct(Ticket(new_run(job=job)), scene.database, body, _LOG, door=door)
     if not outcome.ok:
         raise NotShown(f"the project's {job} failed: {outcome.error}")
     return outcome

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects.adoption import Place, adopt, check, raise_counter
-from filejobs_dagster.objects.marker import read_marker, replace_marker, write_new_marker
-from filejobs_dagster.objects.refusals import (
+from filejobs_dagster.door.adoption import Place, adopt, check, raise_counter
+from filejobs_dagster.door.marker import read_marker, replace_marker, write_new_marker
+from filejobs_dagster.door.refusals import (
     MarkerNotWritten,
     MarkerTaken,
     MarkerUnreadable,

@@ -52,7 +52,7 @@ def _run(
     world: World, job: str, body: Callable[[RunContext], Outcome], mode: Mode = "live"
 ) -> Outcome:
     identity = RunIdentity(str(uuid.uuid4()), "test", job, mode, Trigger("cli"), "the test")
-    return conduct(Ticket(identity), world.database, body, logging.getLogger("test"))
+    return conduct(Ticket(identity), world.database, body, logging.getLogger("test"), door=None)
 
 
 def seal(world: World) -> Outcome:

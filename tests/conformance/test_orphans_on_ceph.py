@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.door.probe import probe
 from filejobs_dagster.objects.manner import Manner, manner_of
-from filejobs_dagster.objects.probe import probe
 from filejobs_dagster.objects.removal import Expected, Removal
 from tests.conformance.gateway import listed, put, set_policy, statement, versions
 from tests.objects.odd_keys import ODD_KEYS

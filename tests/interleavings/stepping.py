@@ -201,7 +201,7 @@ class SteppedRun:
         try:
             with self._stopping_at_requests():
                 ticket = Ticket(identity, pace=STILL)
-                self.outcome = conduct(ticket, self._database, self._body, LOG)
+                self.outcome = conduct(ticket, self._database, self._body, LOG, door=None)
         except BaseException as error:  # noqa: BLE001 (a process ends by whatever ended it)
             self.error = error
         finally:

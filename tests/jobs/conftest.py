@@ -77,7 +77,8 @@ class Collector:
                 )
 
         ticket = Ticket(identity, window=window, pace=QUICK)
-        return conduct(ticket, self.installation.database, body, logging.getLogger("collector"))
+        log = logging.getLogger("collector")
+        return conduct(ticket, self.installation.database, body, log, door=None)
 
 
 @pytest.fixture

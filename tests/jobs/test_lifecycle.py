@@ -80,7 +80,7 @@ def ticket(
 def run(
     database: Database, body: Callable[[RunContext], Outcome], given: Ticket | None = None
 ) -> Outcome:
-    return conduct(given or ticket(), database, body, LOG)
+    return conduct(given or ticket(), database, body, LOG, door=None)
 
 
 def commit(context: RunContext, scanned: int, acted: int, **detail: Any) -> None:
@@ -434,7 +434,7 @@ def body(context):
 identity = RunIdentity(run_id, installation, job, "live", Trigger("cli"), "a process")
 print("ready", flush=True)
 sys.stdin.readline()
-outcome = conduct(Ticket(identity), Database(url), body, logging.getLogger())
+outcome = conduct(Ticket(identity), Database(url), body, logging.getLogger(), door=None)
 print(outcome.error or "done", flush=True)
 """
 

@@ -250,7 +250,7 @@ PRIVATE_TO_THE_GATE = {
     "sending": {
         "objects/delete.py",
         "objects/gate.py",
-        "objects/probe.py",
+        "door/probe.py",
         "objects/purging.py",
         "objects/removing.py",
     },

@@ -26,6 +26,7 @@ class Code:
     def __init__(self, installation: Installation, instance: dg.DagsterInstance) -> None:
         self.installation = installation
         self.instance = instance
+        self.adopted = True
 
     @property
     def definitions(self) -> dg.Definitions:
@@ -37,6 +38,8 @@ class Code:
         partition_key: str | None = None, **config: Any,
     ) -> dg.ExecuteInProcessResult:  # fmt: skip
         """Run a job as Dagster would; a failure is a result."""
+        if self.adopted and (config.get("dry_run") is False or "live" in (tags or {}).values()):
+            self.installation.adopt()
         run_config = {"ops": {job: {"config": config}}} if config else {}
         return self.definitions.resolve_job_def(job).execute_in_process(
             run_config=run_config,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects.adoption import Place, adopt
+from filejobs_dagster.door.adoption import Place, adopt
 from filejobs_dagster.uploads import Uploads
 from tests.orchestration.conftest import failure_of
 

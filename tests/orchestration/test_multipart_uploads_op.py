@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.objects.adoption import Place, adopt
+from filejobs_dagster.door.adoption import Place, adopt
 from tests.orchestration.conftest import failure_of, metadata_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ Their parts are bytes that no listing of objects shows, and that are paid for wi
   are over. Parts that arrive later are found by the next run: by the listing, and by the ids in
   `upload` of rows that were cleaned lately, which no server can forget.
 - No such upload means aborted or completed: the run looks at the key and says what it found.
-- The bucket says whose it is, as for storage_orphans; nothing overrides that.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.jobs.multipart_uploads.bookkeeping import JOB
 from filejobs_dagster.jobs.multipart_uploads.request import Request
 from filejobs_dagster.jobs.multipart_uploads.sweep import Sweep
-from filejobs_dagster.jobs.storage_orphans.adopted import BucketAdoption
 from filejobs_dagster.jobs.storage_orphans.request import Storage
 
 if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-__all__ = ["JOB", "BucketAdoption", "Request", "Storage", "run"]
+__all__ = ["JOB", "Request", "Storage", "run"]
 
 
 def run(context: RunContext, request: Request, storage: Storage) -> Outcome:

@@ -12,7 +12,6 @@ from filejobs_dagster.jobs.multipart_uploads.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.multipart_uploads.judging import Judge
 from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
 from filejobs_dagster.jobs.multipart_uploads.totals import ENDED, REFERENCED, WOULD_ABORT
-from filejobs_dagster.jobs.storage_orphans.clocks import compare_clocks
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.jobs.storage_orphans.totals import in_words
 from filejobs_dagster.ledger.outcome import Outcome
@@ -22,7 +21,7 @@ from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.multipart import list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
 from filejobs_dagster.objects.prefixes import apart
-from filejobs_dagster.objects.refusals import AdoptionRefused, MarkerNotWritten
+from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ class Sweep:
         self._books = Bookkeeping(context, storage.bucket.bucket)
         self._ticker = Ticker(context, self._books.commit_position)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
-        self._counted = False
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome.
@@ -56,7 +54,6 @@ class Sweep:
         """
         check_access(self._storage.client, self._storage.bucket.bucket)
         now = self._begin()
-        self._require_adoption()
         try:
             self._storage.references.preflight()
             self._read_backstop()
@@ -69,30 +66,14 @@ class Sweep:
 
     def _begin(self) -> datetime:
         """Fix the cutoff, by the database's clock; parts are dated by the bucket's."""
-        now = compare_clocks(self._context, self._storage)
+        with self._context.database.transaction(self._context.connection) as cursor:
+            now = database_now(cursor)
         self._cutoff = now - self._request.idle_for
         self._books.facts |= {
             "bucket": self._storage.bucket.bucket,
             "cutoff": self._cutoff.isoformat(),
         }
         return now
-
-    def _require_adoption(self) -> None:
-        """Refuse another's bucket; a dry run only says what a live one would meet."""
-        adoption = self._storage.adoption
-        if adoption is None:
-            if self._context.live:
-                raise JobFailed("A live run needs the bucket's marker, and nobody looks for it.")
-            return
-        try:
-            adoption.check()
-        except AdoptionRefused as refused:
-            if self._context.live:
-                raise JobFailed(f"{refused}\nNothing was touched.") from refused
-            self._books.facts["adoption"] = f"a live run would be refused: {refused}"
-            self._context.log.warning("A live run would be refused: %s", refused)
-        else:
-            self._books.facts["adoption"] = "adopted"
 
     def _read_backstop(self) -> None:
         """Say what would abort uploads if this job did not run; nothing is set."""
@@ -177,24 +158,12 @@ class Sweep:
         if not due:
             return
         if self._context.live:
-            self._count_this_run()
             aborts.run(due)
             return
         totals = self._books.totals
         totals.tried += len(due)
         for it in due:
             totals.note_left(WOULD_ABORT, it.upload.key, it.active, size=it.parts.size)
-
-    def _count_this_run(self) -> None:
-        """Raise the counter of the adoption, once, before the first abort."""
-        adoption = self._storage.adoption
-        if self._counted or adoption is None:
-            return
-        try:
-            adoption.raise_counter()
-        except (AdoptionRefused, MarkerNotWritten) as error:
-            raise JobFailed(f"{error} Nothing was aborted.") from error
-        self._counted = True
 
     def _say(self, phase: str, key: str) -> None:
         totals = self._books.totals

@@ -7,19 +7,15 @@
 - The intent is committed first, and from then on the project's tables refuse the key. Then every
   transaction that may not have seen it must end. Then every source is asked once more, on the
   primary, and the object is looked at once more. Only then it goes.
-- The bucket says whose it is: another installation's, another environment's or another database's
-  is refused, and nothing overrides that.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.storage_orphans.adopted import BucketAdoption
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import JOB
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.request import (
-    Adoption,
     Override,
     ReportPlace,
     Request,
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BREAKERS",
     "JOB",
-    "Adoption",
-    "BucketAdoption",
     "Override",
     "ReportPlace",
     "Request",

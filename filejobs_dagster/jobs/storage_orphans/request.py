@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from filejobs_dagster.settings.orphans import BreakersSettings
 
@@ -15,12 +15,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.storage_orphans.breakers import Limits
     from filejobs_dagster.objects.gate import Gate
-    from filejobs_dagster.objects.manner import ConditionalDelete
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.settings.storage import BucketSettings
-
-MOST_APART = timedelta(minutes=5)
-"""How far the clocks of bucket and database may be apart."""
 
 OLDEST_LIST = timedelta(days=14)
 """A reviewed list older than this says nothing about today."""
@@ -83,26 +79,6 @@ class Request:
     scratch: Path | None = None
 
 
-class Adoption(Protocol):
-    """The proof that this bucket belongs to this database."""
-
-    def check(self) -> None:
-        """Compare marker and database.
-
-        Raises:
-            Exception: They do not belong together; the message says what was expected and found.
-        """
-        ...
-
-    def raise_counter(self) -> None:
-        """Raise the counter in the database, then in the marker."""
-        ...
-
-    def conditional_delete(self) -> ConditionalDelete | None:
-        """Whether the server obeys a deletion with a condition; probed when nobody knows."""
-        ...
-
-
 @dataclass(frozen=True)
 class Storage:
     """The bucket that is swept.
@@ -113,7 +89,6 @@ class Storage:
         client: Lists, and writes the report; it deletes nothing.
         gate: The only way to delete.
         references: The gate's sources, which must all answer before anything is listed.
-        adoption: Whose bucket it is; None only in a dry run.
     """
 
     entry: str
@@ -121,4 +96,3 @@ class Storage:
     client: S3Client
     gate: Gate
     references: ReferenceCheck
-    adoption: Adoption | None

@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.listed_csv import (
     REMOVE,
@@ -15,7 +16,7 @@ from filejobs_dagster.jobs.storage_orphans.listed_csv import (
     read_list,
 )
 from filejobs_dagster.jobs.storage_orphans.marks import etag_text
-from filejobs_dagster.jobs.storage_orphans.request import MOST_APART, OLDEST_LIST
+from filejobs_dagster.jobs.storage_orphans.request import OLDEST_LIST
 from filejobs_dagster.settings.durations import format_duration
 from filejobs_dagster.streams import Cursor, Sorter
 

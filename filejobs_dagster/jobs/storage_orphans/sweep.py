@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.door.sides import AWS, conditional_delete_of
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
-from filejobs_dagster.jobs.storage_orphans.clocks import compare_clocks
 from filejobs_dagster.jobs.storage_orphans.ending import Ending, How
 from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
 from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
@@ -24,10 +24,8 @@ from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedLi
 from filejobs_dagster.jobs.storage_orphans.supply import AllThatIsDue, ReviewedOnly, Supply
 from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
-from filejobs_dagster.objects.adoption import AWS
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
-from filejobs_dagster.objects.refusals import AdoptionRefused, MarkerNotWritten
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.references.rewrites import Rewrites
 from filejobs_dagster.references.unknown import ReferencesUnknown
@@ -69,8 +67,6 @@ class Sweep:
         self._refuse_unknown_override()
         check_access(self._storage.client, self._storage.bucket.bucket)
         now = self._begin()
-        # Whose bucket it is comes first of all: in another one, everything would look gone.
-        self._require_adoption()
         if self._context.live:
             recover(self._storage, self._marks, self._context, self._books)
         note_unsettled(self._marks, self._context, self._books)
@@ -133,23 +129,6 @@ class Sweep:
                 "run and in the audit log. Nothing was done."
             )
 
-    def _require_adoption(self) -> None:
-        """Refuse another's bucket; a dry run only says what a live one would meet."""
-        adoption = self._storage.adoption
-        if adoption is None:
-            if self._context.live:
-                raise JobFailed("A live run needs the bucket's marker, and nobody looks for it.")
-            return
-        try:
-            adoption.check()
-        except AdoptionRefused as refused:
-            if self._context.live:
-                raise JobFailed(f"{refused}\nNothing was touched.") from refused
-            self._books.facts["adoption"] = f"a live run would be refused: {refused}"
-            self._context.log.warning("A live run would be refused: %s", refused)
-        else:
-            self._books.facts["adoption"] = "adopted"
-
     def _preflight(self) -> None:
         try:
             self._storage.references.preflight()
@@ -158,7 +137,8 @@ class Sweep:
 
     def _begin(self) -> datetime:
         """Fix the cutoff, by the database's clock."""
-        now = compare_clocks(self._context, self._storage)
+        with self._context.database.transaction(self._context.connection) as cursor:
+            now = database_now(cursor)
         bucket = self._storage.bucket
         self._books.facts |= {
             "bucket": bucket.bucket,
@@ -279,24 +259,25 @@ class Sweep:
 
     def _drain(self, supply: Supply, confirmed_before: datetime) -> None:
         """Delete what is confirmed."""
-        adoption = self._storage.adoption
         due, _ = self._marks.tally(confirmed_before)
-        if not due.count or adoption is None:
+        if not due.count:
             return
         self._ticker.phase(
             "removing",
             f"{due.count:,} orphans with {due.bytes:,} bytes were seen by an earlier run, long "
             f"enough ago. Removing up to {self._request.limit:,}, the oldest first.",
         )
+        bucket = self._storage.bucket
+        with self._context.database.transaction(self._context.connection) as cursor:
+            conditional = conditional_delete_of(cursor, bucket.endpoint_url, bucket.bucket)
         try:
-            adoption.raise_counter()
             manner = manner_of(
                 self._storage.client,
-                self._storage.bucket.bucket,
-                purge_versions=self._storage.bucket.purge_versions,
-                conditional=adoption.conditional_delete(),
+                bucket.bucket,
+                purge_versions=bucket.purge_versions,
+                conditional=conditional,
             )
-        except (AdoptionRefused, MarkerNotWritten, VersioningUnknown, BucketUnavailable) as error:
+        except (VersioningUnknown, BucketUnavailable) as error:
             raise JobFailed(f"{error} Nothing was deleted.") from error
         self._books.facts["versioning"] = manner.versioning
         self._books.facts["conditional_delete"] = manner.conditional or "not known"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
 from filejobs_dagster.jobs.upload_cleanup.locks import Locks
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.upload_cleanup.verdicts import PartsSeen, Verdict
     from filejobs_dagster.objects.heads import CloseSighting, Present
 
-MOST_APART = timedelta(minutes=5)
 MOST_SILENT = 10_000
 """In a dry run, silent writers are counted up to here."""
 

@@ -6,7 +6,6 @@ import dagster as dg
 from pydantic import Field
 
 from filejobs_dagster.jobs import deleted_files
-from filejobs_dagster.jobs.collecting.foreign_bucket import refuse_foreign_bucket
 from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.gate import Gate
@@ -95,7 +94,6 @@ def deleted_files_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefiniti
         client = getattr(context.resources, resource_key(entry))
 
         def body(run: RunContext) -> Outcome:
-            refuse_foreign_bucket(run, client, bucket, settings.environment)
             request = _request(settings, config)
             with ReferenceCheck(
                 run.connection, bucket.sources, schema=run.database.schema

@@ -123,9 +123,6 @@ def multipart_uploads_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefi
                     client=client,
                     gate=Gate(client, bucket, references),
                     references=references,
-                    adoption=multipart_uploads.BucketAdoption(
-                        run, client, bucket, settings.environment
-                    ),
                 )
                 return multipart_uploads.run(run, request, storage)
 

@@ -148,9 +148,6 @@ def storage_orphans_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefini
                     client=client,
                     gate=Gate(client, bucket, references),
                     references=references,
-                    adoption=storage_orphans.BucketAdoption(
-                        run, client, bucket, settings.environment
-                    ),
                 )
                 return storage_orphans.run(run, _orphans_request(settings, config), storage)
 

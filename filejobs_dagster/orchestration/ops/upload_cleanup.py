@@ -6,7 +6,6 @@ import dagster as dg
 from pydantic import Field
 
 from filejobs_dagster.jobs import upload_cleanup
-from filejobs_dagster.jobs.collecting.foreign_bucket import refuse_foreign_bucket
 from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.upload_cleanup.request import BackOff
 from filejobs_dagster.ledger.outcome import Outcome
@@ -96,7 +95,6 @@ def upload_cleanup_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDefinit
         client = getattr(context.resources, resource_key(entry))
 
         def body(run: RunContext) -> Outcome:
-            refuse_foreign_bucket(run, client, bucket, settings.environment)
             with ReferenceCheck(
                 run.connection, bucket.sources, schema=run.database.schema
             ) as references:

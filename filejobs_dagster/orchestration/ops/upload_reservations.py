@@ -8,7 +8,6 @@ from pydantic import Field
 from filejobs_dagster.jobs import (
     upload_reservations,
 )
-from filejobs_dagster.jobs.collecting.foreign_bucket import refuse_foreign_bucket
 from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.gate import Gate
@@ -107,7 +106,6 @@ def upload_reservations_op(loaded: Loaded, registered: RegisteredJob) -> dg.OpDe
         client = getattr(context.resources, resource_key(entry))
 
         def body(run: RunContext) -> Outcome:
-            refuse_foreign_bucket(run, client, bucket, settings.environment)
             request = upload_reservations.Request(
                 limit=config.limit,
                 batch_size=config.batch_size,

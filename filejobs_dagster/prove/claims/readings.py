@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.ledger.standing import Expectation, Standing, standings
-from filejobs_dagster.prove.collector import INSTALLATION
 from filejobs_dagster.prove.observe import those_that, watch
+from filejobs_dagster.prove.store import INSTALLATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ from botocore.exceptions import ClientError
 
 from filejobs_dagster.jobs import multipart_uploads
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
-from filejobs_dagster.prove.sweeper import adopt_for
 from filejobs_dagster.prove.workplace import run_in_bucket
 
 if TYPE_CHECKING:
@@ -135,16 +134,12 @@ def _guarded(scene: Scene, uploads: _Uploads) -> Side:
 
 def _sweep(scene: Scene, store: Store) -> Outcome:
     def body(at: Workplace) -> Outcome:
-        adopt_for(at.context, store, store.settings)
         storage = multipart_uploads.Storage(
             entry="prove",
             bucket=store.settings,
             client=store.client,
             gate=at.gate,
             references=at.references,
-            adoption=multipart_uploads.BucketAdoption(
-                at.context, store.client, store.settings, None
-            ),
         )
         return multipart_uploads.run(
             at.context, multipart_uploads.Request(idle_for=IDLE_FOR), storage

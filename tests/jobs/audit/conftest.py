@@ -121,7 +121,7 @@ class Auditor:
 
         return conduct(
             Ticket(identity, pace=QUICK), self.installation.database, taught,
-            logging.getLogger("auditor"),
+            logging.getLogger("auditor"), door=None,
         )  # fmt: skip
 
     def append(self, count: int, chain: str = "a", *, age: int = 0) -> None:

@@ -75,7 +75,7 @@ class Files:
 
         ticket = Ticket(identity, window=window, pace=QUICK)
         database = replace(self.installation.database, lock_timeout=self.lock_timeout)
-        return conduct(ticket, database, body, logging.getLogger("collector"))
+        return conduct(ticket, database, body, logging.getLogger("collector"), door=None)
 
     # --- the file feature ---------------------------------------------------------------------
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tenacity import wait_none
 
+from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs import multipart_uploads
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.multipart_uploads import BucketAdoption, Request, Storage
+from filejobs_dagster.jobs.multipart_uploads import Request, Storage
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
-from filejobs_dagster.objects.adoption import Place, adopt
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.registry import BY_NAME
 from tests.installation import Installation
 from tests.objects.buckets import BucketForTests
 from tests.objects.multipart.server import MultipartServer
@@ -77,9 +78,8 @@ class Sweeper:
             if self.hook is not None:
                 self.hook(run)
             with ReferenceCheck(run.connection, bucket.sources) as references:
-                adoption = BucketAdoption(run, self.client, bucket, None)
                 gate = self.gate(self.client, bucket, references, wait=wait_none())
-                storage = Storage("uploads", bucket, self.client, gate, references, adoption)
+                storage = Storage("uploads", bucket, self.client, gate, references)
                 return multipart_uploads.run(run, Request(**limits), storage)
 
         if self.adopted and mode == "live":
@@ -89,27 +89,19 @@ class Sweeper:
         kept = _Kept(self.log)
         log.addHandler(kept)
         try:
-            return conduct(Ticket(identity, pace=QUICK), self.installation.database, body, log)
+            database = self.installation.database
+            return conduct(Ticket(identity, pace=QUICK), database, body, log, door=self.door())
         finally:
             log.removeHandler(kept)
 
+    def door(self) -> Door:
+        """What a run of the job must prove."""
+        settings = self.installation.settings()
+        return Door(BY_NAME["multipart_uploads"], settings, self.client, entry="uploads")
+
     def adopt(self) -> None:
         """Write the marker, once."""
-        database = self.installation.database
-        with database.connect("adopt") as connection:
-            adopt(
-                Place(
-                    client=self.installation.client,
-                    bucket=self.installation.bucket,
-                    endpoint=self.installation.endpoint_url,
-                    marker_key="filejobs-adopted.json",
-                    installation="test",
-                    environment=None,
-                    database=database,
-                    connection=connection,
-                ),
-                by="the test",
-            )
+        self.installation.adopt()
 
     def row(self, state: str, *, cleaned_ago: timedelta = timedelta(minutes=5)) -> tuple[str, str]:
         """A row of `upload` with a multipart upload: its key, and the upload's id."""

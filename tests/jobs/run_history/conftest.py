@@ -188,6 +188,7 @@ class World:
             self.installation.database,
             lambda context: run_history.run(context, request, history or self.history),
             logging.getLogger("run_history"),
+            door=None,
         )
 
 

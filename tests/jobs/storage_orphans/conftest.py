@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.storage_orphans import BucketAdoption, Request, Storage
+from filejobs_dagster.jobs.storage_orphans import Request, Storage
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
-from filejobs_dagster.objects.adoption import Place, adopt
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.orphans import BreakersSettings
 from tests.installation import Installation, make_installation
 
@@ -93,9 +94,8 @@ class Sweeper:
             if self.hook is not None:
                 self.hook(run)
             with ReferenceCheck(run.connection, bucket.sources) as references:
-                adoption = BucketAdoption(run, self.client, bucket, self.environment)
                 gate = self.gate(self.client, bucket, references)
-                storage = Storage("uploads", bucket, self.client, gate, references, adoption)
+                storage = Storage("uploads", bucket, self.client, gate, references)
                 return storage_orphans.run(run, Request(**limits), storage)
 
         if self.adopted and mode == "live":
@@ -105,27 +105,19 @@ class Sweeper:
         kept = _Kept(self)
         log.addHandler(kept)
         try:
-            return conduct(Ticket(identity, pace=QUICK), self.installation.database, body, log)
+            database = self.installation.database
+            return conduct(Ticket(identity, pace=QUICK), database, body, log, door=self.door())
         finally:
             log.removeHandler(kept)
 
+    def door(self) -> Door:
+        """What a run of the job must prove."""
+        settings = self.installation.settings().model_copy(update={"environment": self.environment})
+        return Door(BY_NAME["storage_orphans"], settings, self.client, entry="uploads")
+
     def adopt(self) -> None:
         """Write the marker, once."""
-        database = self.installation.database
-        with database.connect("adopt") as connection:
-            adopt(
-                Place(
-                    client=self.installation.client,
-                    bucket=self.installation.bucket,
-                    endpoint=self.installation.endpoint_url,
-                    marker_key="filejobs-adopted.json",
-                    installation="test",
-                    environment=self.environment,
-                    database=database,
-                    connection=connection,
-                ),
-                by="the test",
-            )
+        self.installation.adopt(self.environment)
 
     def put(self, *keys: str, body: bytes = b"bytes") -> None:
         """Objects without rows."""

@@ -23,7 +23,7 @@ SITES = {
     "between marking and clearing": (
         "filejobs_dagster.jobs.storage_orphans.marks:Marks.clear_unseen"
     ),
-    "between the two counters": "filejobs_dagster.objects.adoption:replace_marker",
+    "between the two counters": "filejobs_dagster.door.adoption:replace_marker",
     "before the intent": "filejobs_dagster.jobs.storage_orphans.marks:Marks.intend",
     "after the intent": "filejobs_dagster.postgres.fence:Fence.now",
     "after the wait": "filejobs_dagster.objects.gate:Gate.remove",

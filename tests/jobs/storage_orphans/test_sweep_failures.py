@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.jobs.storage_orphans import clocks, passing
+from filejobs_dagster.door import clocks
+from filejobs_dagster.jobs.storage_orphans import passing
 from filejobs_dagster.objects.listing import list_objects
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.unknown import ReferencesUnknown

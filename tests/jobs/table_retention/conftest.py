@@ -83,6 +83,7 @@ class Keeper:
             self.database,
             lambda run: table_retention.run(run, request),
             logging.getLogger("keeper"),
+            door=None,
         )
         self.rows_of = {row["rule"]: row for row in outcome.detail.get("rules", [])}
         return outcome

@@ -170,7 +170,9 @@ class Cleaner:
                 return upload_cleanup.run(run, Request(**limits), storage)
 
         ticket = Ticket(identity, window=window, pace=QUICK)
-        return conduct(ticket, self.installation.database, body, logging.getLogger("cleaner"))
+        return conduct(
+            ticket, self.installation.database, body, logging.getLogger("cleaner"), door=None
+        )
 
 
 def events(installation: Installation, kind: str) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.objects.marker import DatabaseIdentity, Marker, read_marker
-from filejobs_dagster.objects.refusals import MarkerUnreadable
+from filejobs_dagster.door.marker import DatabaseIdentity, Marker, read_marker
+from filejobs_dagster.door.refusals import MarkerUnreadable
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:

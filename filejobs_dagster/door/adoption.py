@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.objects.marker import Marker, replace_marker, write_new_marker
-from filejobs_dagster.objects.refusals import (
+from filejobs_dagster.door.marker import Marker, replace_marker, write_new_marker
+from filejobs_dagster.door.refusals import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
@@ -24,11 +24,11 @@ from filejobs_dagster.objects.refusals import (
     WrongDatabase,
     WrongEnvironment,
 )
-from filejobs_dagster.objects.sides import AWS, Inspection, Place, Row, inspect
+from filejobs_dagster.door.sides import AWS, Inspection, Place, Row, inspect
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
-    from filejobs_dagster.objects.probe import Probe
+    from filejobs_dagster.door.probe import Probe
 
 __all__ = [
     "AWS",

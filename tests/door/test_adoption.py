@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.objects import adoption
-from filejobs_dagster.objects.adoption import (
+from filejobs_dagster.door import adoption
+from filejobs_dagster.door.adoption import (
     Adopted,
     Place,
     adopt,
@@ -19,10 +19,9 @@ from filejobs_dagster.objects.adoption import (
     raise_counter,
     remember_probe,
 )
-from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.marker import Marker, read_marker, write_new_marker
-from filejobs_dagster.objects.probe import Probe
-from filejobs_dagster.objects.refusals import (
+from filejobs_dagster.door.marker import Marker, read_marker, write_new_marker
+from filejobs_dagster.door.probe import Probe
+from filejobs_dagster.door.refusals import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
@@ -34,6 +33,7 @@ from filejobs_dagster.objects.refusals import (
     WrongDatabase,
     WrongEnvironment,
 )
+from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.objects.buckets import BucketForTests

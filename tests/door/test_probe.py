@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects.probe import ProbeFailed, probe
+from filejobs_dagster.door.probe import ProbeFailed, probe
 from tests.objects.orphans import keys_of, markers_in, versions_in
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 

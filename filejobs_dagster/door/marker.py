@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from filejobs_dagster.door.refusals import MarkerNotWritten, MarkerTaken, MarkerUnreadable
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.objects.errors import described, status_of
-from filejobs_dagster.objects.refusals import MarkerNotWritten, MarkerTaken, MarkerUnreadable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -1,0 +1,169 @@
+"""The one door of every run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
+from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.objects.client import make_client
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.registry import RegisteredJob
+    from filejobs_dagster.settings import Settings
+
+WOULD_BE_REFUSED = "would be refused"
+"""The class of what a dry run would have taken, when a live one would not be let in."""
+
+SAYS_WOULD = (
+    "would_collect",
+    "would_free_bytes",
+    "would_defer",
+    "would_seal_events",
+    "would_trim_events",
+)
+"""Numbers of a record that say what a live run would do."""
+
+
+class Door:
+    """The guards of one run.
+
+    A live run is refused by the first guard that objects. A dry run passes them all, and its
+    record says which of them would have refused a live one.
+    """
+
+    def __init__(
+        self,
+        job: RegisteredJob,
+        settings: Settings,
+        client: S3Client | None = None,
+        *,
+        entry: str | None = None,
+        guards: Sequence[Guard] = GUARDS,
+    ) -> None:
+        """Choose the guards by what the job touches.
+
+        Args:
+            job: What it is, and what it touches.
+            settings: All of them.
+            client: Of the bucket that the job deletes from; made here when None.
+            entry: That bucket's name in the settings; None for what they say of the job.
+            guards: All there are.
+        """
+        self._job = job
+        self._settings = settings
+        self._client = client
+        self._entry = entry
+        self._guards = tuple(guard for guard in guards if guard.protects & job.touches)
+        self._at: Look | None = None
+        self._said: dict[str, str] = {}
+        self._refusals: list[str] = []
+        self._doubted = False
+
+    def enter(
+        self, database: Database, connection: Connection, log: logging.Logger, *, live: bool
+    ) -> None:
+        """Look at everything; of a live run, write what it owes before its first claim.
+
+        Args:
+            database: Where the project's tables are.
+            connection: The run's own, outside a transaction.
+            log: Where remarks go.
+            live: False for a run that changes nothing.
+
+        Raises:
+            Refusal: A live run may not begin. Nothing was touched.
+        """
+        at = Look(
+            settings=self._settings,
+            touches=self._job.touches,
+            database=database,
+            connection=connection,
+            buckets=tuple(self._buckets()),
+            log=log,
+        )
+        self._at = at
+        for guard in self._guards:
+            try:
+                self._said[guard.name] = _asked(guard, at)
+            except Refusal as refusal:
+                if live:
+                    raise
+                self._said[guard.name] = f"{WOULD_BE_REFUSED}: {refusal}"
+                self._refusals.append(f"{guard.name}: {refusal}")
+                self._doubted = self._doubted or refusal.doubts
+                log.warning("A live run would be refused (%s): %s", guard.name, refusal)
+        if live:
+            for guard in self._guards:
+                guard.enter(at)
+
+    def prove(self) -> None:
+        """Look again, before a batch of a live run, at what may have changed.
+
+        Raises:
+            Refusal: The run must stop.
+        """
+        if self._at is not None:
+            for guard in self._guards:
+                guard.prove(self._at)
+
+    def told(self, outcome: Outcome) -> Outcome:
+        """The outcome, with what the guards found.
+
+        A dry run that they doubt must not say what a live one would take.
+        """
+        detail: dict[str, Any] = {**outcome.detail, "door": self._said}
+        if self._refusals:
+            explained = f"A live run would be refused: {'; '.join(self._refusals)}"
+            if not self._doubted and "explained" in detail:
+                explained = f"{detail['explained']} {explained}"
+            detail |= {"would_be_refused": self._refusals, "explained": explained}
+        if self._doubted:
+            # None, not left out: the numbers of the last batch are written down already.
+            detail |= {name: None for name in detail if name in SAYS_WOULD}
+            for name in ("classes", "bytes_by_class", "samples"):
+                if name in detail:
+                    detail[name] = _renamed(detail[name])
+        return replace(outcome, detail=detail)
+
+    def _buckets(self) -> Iterator[BucketAt]:
+        """The bucket that the job deletes from, or all of them when it deletes no bytes."""
+        if self._job.deletes_bytes:
+            entry = self._entry or self._settings.bucket_of(self._job.name)[0]
+            bucket = self._settings.buckets[entry]
+            yield BucketAt(entry, bucket, self._client or make_client(bucket), deletes=True)
+            return
+        for entry, bucket in self._settings.buckets.items():
+            yield BucketAt(entry, bucket, make_client(bucket), deletes=False)
+
+
+def _asked(guard: Guard, at: Look) -> str:
+    """What the guard says; one that cannot look lets nobody in."""
+    try:
+        return guard.look(at)
+    except psycopg.Error as error:
+        raise Refusal(
+            f"The database would not say what the guard {guard.name!r} asks: "
+            f"{sanitize_exception(error, limit=1000)}.",
+            "See the grants in docs/first-day.md, and `filejobs doctor`.",
+        ) from error
+
+
+def _renamed(by_class: dict[str, Any]) -> dict[str, Any]:
+    """The same, without a class that says what a run would do."""
+    renamed: dict[str, Any] = {}
+    for name, value in by_class.items():
+        new = WOULD_BE_REFUSED if name.startswith("would ") else name
+        renamed[new] = renamed[new] + value if new in renamed else value
+    return renamed

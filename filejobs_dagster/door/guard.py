@@ -1,0 +1,109 @@
+"""What a guard is, what it looks at, and how it refuses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.registry import Touch
+    from filejobs_dagster.settings import BucketSettings, Settings
+
+
+class Refusal(Exception):
+    """A guard does not let a live run in, or not go on.
+
+    Attributes:
+        found: One sentence: what was found, without secrets.
+        advice: What to do; never something that deletes more.
+        doubts: False where only a step is missing, and what a dry run counts is right all the
+            same. True where nothing may be concluded from what database and bucket say.
+    """
+
+    def __init__(self, found: str, advice: str = "", *, doubts: bool = True) -> None:
+        super().__init__(f"{found} {advice}".strip())
+        self.found = found
+        self.advice = advice
+        self.doubts = doubts
+
+
+@dataclass(frozen=True)
+class BucketAt:
+    """One bucket that guards look at.
+
+    Attributes:
+        entry: Its name in the settings.
+        settings: What they say of it.
+        client: From `make_client`; guards read with it, and write the marker and the probe only.
+        deletes: True when the run deletes bytes from it; false when the job touches no bytes, and
+            the bucket is looked at for what its marker says of the database.
+    """
+
+    entry: str
+    settings: BucketSettings
+    client: S3Client
+    deletes: bool
+
+
+@dataclass(frozen=True)
+class Look:
+    """What guards look at: the same for a run and for `filejobs doctor`.
+
+    Attributes:
+        settings: All of them.
+        touches: What the run changes; of the doctor, what all jobs of the settings change.
+        database: Where the project's tables are.
+        connection: An open connection to it, outside a transaction.
+        buckets: Those that the run deletes from; for a run that touches no bytes, all of them.
+        log: Where remarks go that refuse nothing.
+    """
+
+    settings: Settings
+    touches: frozenset[Touch]
+    database: Database
+    connection: Connection
+    buckets: tuple[BucketAt, ...]
+    log: logging.Logger
+
+
+class Guard(ABC):
+    """One proof.
+
+    Attributes:
+        name: In records, findings and messages.
+        protects: A run that touches one of these must pass.
+    """
+
+    name: str
+    protects: frozenset[Touch]
+
+    @abstractmethod
+    def look(self, at: Look) -> str:
+        """Look, and change nothing: dry runs and the doctor do the same.
+
+        Returns:
+            What was found, in a sentence or less.
+
+        Raises:
+            Refusal: A live run would lose something, or nobody can tell that it would not.
+        """
+
+    def enter(self, at: Look) -> None:  # noqa: B027 (most guards write nothing)
+        """What a live run writes once every guard has let it in, before its first claim.
+
+        Raises:
+            Refusal: It could not be written.
+        """
+
+    def prove(self, at: Look) -> None:  # noqa: B027 (most need no second look)
+        """Look again at what may have changed, before each batch of a live run.
+
+        Raises:
+            Refusal: The run must stop.
+        """

@@ -1,0 +1,19 @@
+"""The one list of guards, in the order in which a run meets them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.door.belonging import Belonging
+from filejobs_dagster.door.clocks import Clocks
+from filejobs_dagster.door.server import Server
+
+if TYPE_CHECKING:
+    from filejobs_dagster.door.guard import Guard
+
+GUARDS: tuple[Guard, ...] = (
+    # Whose bucket and which database come first: in another one everything would look gone.
+    Belonging(),
+    Clocks(),
+    Server(),
+)
