@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
+MARKER = "filejobs-adopted.json"
 NOW = datetime.now(timezone.utc)
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-key-of-the-tests"
 
@@ -144,10 +145,11 @@ class Installation:
         return key in self.keys()
 
     def keys(self) -> set[str]:
+        """Every key of the bucket but the marker's, which is there as soon as it is adopted."""
         found: set[str] = set()
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
             found.update(entry["Key"] for entry in page.get("Contents", []))
-        return found
+        return {key for key in found if not key.startswith(MARKER)}
 
     def records(self) -> list[dict[str, Any]]:
         """The rows of job_run, oldest first."""

@@ -50,7 +50,7 @@ class Door:
         client: S3Client | None = None,
         *,
         entry: str | None = None,
-        guards: Sequence[Guard] = GUARDS,
+        guards: Sequence[Guard] | None = None,
     ) -> None:
         """Choose the guards by what the job touches.
 
@@ -59,13 +59,14 @@ class Door:
             settings: All of them.
             client: Of the bucket that the job deletes from; made here when None.
             entry: That bucket's name in the settings; None for what they say of the job.
-            guards: All there are.
+            guards: All there are, unless a test says otherwise.
         """
         self._job = job
         self._settings = settings
         self._client = client
         self._entry = entry
-        self._guards = tuple(guard for guard in guards if guard.protects & job.touches)
+        known = GUARDS if guards is None else guards
+        self._guards = tuple(guard for guard in known if guard.protects & job.touches)
         self._at: Look | None = None
         self._said: dict[str, str] = {}
         self._refusals: list[str] = []

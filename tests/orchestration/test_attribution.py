@@ -198,6 +198,7 @@ def test_a_live_run_by_hand_stands_in_the_audit_log_with_who_before_it_works(cod
 def test_no_live_run_by_hand_without_its_event(code: Code) -> None:
     installation = code.installation
     installation.reserve("files/a")
+    installation.adopt()
     installation.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN RAISE EXCEPTION 'the disk is full'; END $$;"

@@ -98,7 +98,7 @@ def test_every_run_of_verify_is_dry_and_counts_as_having_verified(
     assert result.asset_materializations_for_node("audit_verify")
     standing = _standing(code, "audit_verify")
     assert (standing.word, standing.severity) == ("ok", "ok")
-    assert standing.reason == "last run looked at 6 and found nothing wrong"
+    assert standing.reason == "last run looked at 7 and found nothing wrong"
 
 
 def test_findings_fail_the_run_and_its_page_shows_them(code: Code) -> None:

@@ -97,6 +97,7 @@ def test_broken_settings_still_load_and_the_jobs_refuse_with_every_mistake(code:
     code.installation.document["buckets"]["uploads"]["owns"] = ["files"]
     code.installation.job(stale_after=7200)
     code.installation.reserve("files/a")
+    code.adopted = False
 
     definitions = code.definitions
     dg.Definitions.validate_loadable(definitions)

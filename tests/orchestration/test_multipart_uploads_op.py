@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.door.adoption import Place, adopt
 from tests.orchestration.conftest import failure_of, metadata_of
 
 if TYPE_CHECKING:
@@ -35,15 +34,6 @@ def _there(installation: Installation) -> list[str]:
     return sorted(upload["Key"] for upload in listed.get("Uploads", []))
 
 
-def _adopt(installation: Installation) -> None:
-    settings = installation.settings()
-    database = installation.database
-    with database.connect("adopt") as connection:
-        bucket = settings.buckets["uploads"]
-        place = Place.of(settings, bucket, installation.client, database, connection)
-        adopt(place, by="the test")
-
-
 def test_a_dry_run_is_shown_with_its_classes_and_the_rule_that_is_missing(
     code: Code, installation: Installation
 ) -> None:
@@ -65,11 +55,12 @@ def test_a_live_run_needs_the_marker_and_then_aborts(
 ) -> None:
     _begin(installation, "files/idle", part=False)
     _begin(installation, "files/at-work", part=True)
+    code.adopted = False
     refused = code.run(JOB, dry_run=False)
     assert not refused.success
     assert "filejobs bucket adopt" in failure_of(refused)
 
-    _adopt(installation)
+    installation.adopt()
     result = code.run(JOB, dry_run=False)
     assert result.success, failure_of(result)
     assert metadata_of(result)["acted"] == 1
@@ -102,7 +93,7 @@ def test_a_config_that_cannot_be_meant_is_refused(
 def test_no_dry_run_aborts_or_writes_whatever_made_it_dry(
     code: Code, installation: Installation, config: dict[str, Any], mode: str
 ) -> None:
-    _adopt(installation)
+    installation.adopt()
     marker = installation.client.get_object(
         Bucket=installation.bucket, Key="filejobs-adopted.json"
     )["ETag"]

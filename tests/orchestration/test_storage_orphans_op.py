@@ -56,6 +56,7 @@ def test_a_live_run_over_a_bucket_that_nobody_adopted_is_refused(
     code: Code, installation: Installation
 ) -> None:
     _put(installation, "files/orphan")
+    code.adopted = False
     result = code.run(JOB, dry_run=False)
     assert not result.success
     assert "filejobs bucket adopt" in failure_of(result)

@@ -85,7 +85,7 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
     )
     full()
     full()
-    assert full.installation.keys() == {"filejobs-adopted.json"}
+    assert full.installation.keys() == set()
 
 
 @pytest.mark.parametrize("left", [0, 1])
@@ -191,7 +191,7 @@ def test_a_restored_database_is_refused(full: Sweeper) -> None:
     assert "restored from a backup" in str(outcome.error)
     said = full("dry")
     assert said.ok, said.error
-    assert said.detail["adoption"].startswith("a live run would be refused")
+    assert said.detail["door"]["marker"].startswith("would be refused")
 
 
 def test_another_environment_is_refused(full: Sweeper) -> None:
