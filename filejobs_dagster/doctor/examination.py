@@ -73,6 +73,7 @@ def _installation(
                 secrets,
             )
         yield from _buckets(settings, database, connection, secrets, probe=probe)
+        yield from _door(settings, database, connection, secrets)
         yield from _reservations(settings, database, connection, secrets)
         yield from _deleted_files(settings, database, connection, secrets)
         yield from _multipart_uploads(settings, secrets)
@@ -128,6 +129,21 @@ def _buckets(
             advice="every source must answer, or no job deletes anything: check its query and the "
             "role's privileges, and write min_rows: 0 where an empty answer is normal",
         )
+
+
+def _door(
+    settings: Settings,
+    database: Database,
+    connection: Connection | None,
+    secrets: tuple[str, ...],
+) -> Iterator[Finding]:
+    if connection is None:
+        yield skipped("door", "the database does not answer")
+        return
+    reached = connection
+    from filejobs_dagster.doctor.door import check_door  # noqa: PLC0415 (boto3)
+
+    yield from _each("door", lambda: check_door(settings, database, reached), secrets)
 
 
 def _reservations(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ SAYS_WOULD = (
     "would_trim_events",
 )
 """Numbers of a record that say what a live run would do."""
+
+_SAYS_WHAT = re.compile(r"\bwould \w+$")
+"""In the name of a class, also of one that stands behind another word."""
 
 
 class Door:
@@ -97,7 +101,7 @@ class Door:
         self._at = at
         for guard in self._guards:
             try:
-                self._said[guard.name] = _asked(guard, at)
+                self._said[guard.name] = asked(guard, at)
             except Refusal as refusal:
                 if live:
                     raise
@@ -149,8 +153,12 @@ class Door:
             yield BucketAt(entry, bucket, make_client(bucket), deletes=False)
 
 
-def _asked(guard: Guard, at: Look) -> str:
-    """What the guard says; one that cannot look lets nobody in."""
+def asked(guard: Guard, at: Look) -> str:
+    """What the guard says; one that cannot look lets nobody in.
+
+    Raises:
+        Refusal: It objects, or the database would not say what it asks.
+    """
     try:
         return guard.look(at)
     except psycopg.Error as error:
@@ -165,6 +173,6 @@ def _renamed(by_class: dict[str, Any]) -> dict[str, Any]:
     """The same, without a class that says what a run would do."""
     renamed: dict[str, Any] = {}
     for name, value in by_class.items():
-        new = WOULD_BE_REFUSED if name.startswith("would ") else name
+        new = _SAYS_WHAT.sub(WOULD_BE_REFUSED, name)
         renamed[new] = renamed[new] + value if new in renamed else value
     return renamed
