@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.ledger.standing import Expectation
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.settings.cron import MACROS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ def expectations(
             mode=job.mode,
             stale_after=job.stale_after,
             by_hand=job.by_hand,
+            schedule=None if job.schedule is None else MACROS.get(job.schedule, job.schedule),
         )
         for name, job in settings.jobs.items()
     ]

@@ -17,6 +17,7 @@ from filejobs_dagster.cli.output import console, is_folded, print_json, print_ta
 from filejobs_dagster.cli.words import (
     NOT_KNOWN,
     NOTHING,
+    acted_on,
     duration_given,
     instant,
     job_named,
@@ -207,7 +208,7 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
         Text(trigger),
         Text(NOTHING if run.started_by is None else str(run.started_by)),
         Text(number(run.scanned)),
-        Text(number(run.acted)),
+        Text(acted_on(run)),
         Text(_left(run)),
         Text(_error(run, secrets, short=short, full=full)),
     ]

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from filejobs_dagster.alerts.words import ADVICE
 from filejobs_dagster.cli.output import print_table
-from filejobs_dagster.cli.words import NOTHING, moment, number, span
+from filejobs_dagster.cli.words import NOTHING, acted_on, moment, number, span
 from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _wide(standings: Sequence[Standing], now: datetime) -> Table:
             "never" if success is None else moment(success.finished_at),
             _span(standing.age),
             _span(standing.stale_after),
-            NOTHING if last is None else f"{number(last.scanned)} / {number(last.acted)}",
+            NOTHING if last is None else f"{number(last.scanned)} / {acted_on(last)}",
             _running(standing, now),
             Text(_reason(standing)),
             style=None if standing.configured else "dim",
@@ -127,7 +127,7 @@ def _more(standing: Standing, now: datetime) -> str:
     parts = [standing.reason]
     if last is not None:
         by = StartedBy.in_detail(last.detail)
-        counts = f"scanned {number(last.scanned)}, acted on {number(last.acted)}"
+        counts = f"scanned {number(last.scanned)}, acted on {acted_on(last)}"
         parts.append(f"last run{'' if by is None else f' by {by}'} {counts}")
     if standing.running is not None:
         parts.append(f"running now: {_running(standing, now)}")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 import typer
 
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 from filejobs_dagster.settings.durations import parse_duration
 from filejobs_dagster.settings.section import nearest
+
+if TYPE_CHECKING:
+    from filejobs_dagster.ledger.runs import RecordedRun
+    from filejobs_dagster.ledger.standing import RunSummary
 
 NOTHING = "-"
 NOT_KNOWN = "unknown"
@@ -41,6 +46,14 @@ def span(duration: timedelta) -> str:
         elif parts:
             break
     return " ".join(parts[:2])
+
+
+def acted_on(run: RunSummary | RecordedRun) -> str:
+    """How many items a run acted on; of a dry one, how many a live run would have."""
+    would = run.detail.get("would_collect")
+    if run.mode == "dry" and isinstance(would, int):
+        return f"would {number(would)}"
+    return number(run.acted)
 
 
 def number(count: int | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
 
     from filejobs_dagster.door.door import Door
     from filejobs_dagster.ledger.progress import Progress, RunIdentity
@@ -28,6 +29,7 @@ class RunContext:
         progress: Its row in `job_progress`.
         log: Where progress lines go.
         door: What the run has proven and proves again; None where a test runs a job alone.
+        ended: Says how the scheduler calls the run over, while it is at work; else None.
     """
 
     identity: RunIdentity
@@ -38,6 +40,7 @@ class RunContext:
     progress: Progress
     log: logging.Logger
     door: Door | None = None
+    ended: Callable[[], str | None] = lambda: None
 
     @property
     def live(self) -> bool:
@@ -53,7 +56,14 @@ class RunContext:
             LeaseLost: Its locks are gone.
             GivenUp: Its record stands already.
             Refusal: A guard says stop.
+            JobFailed: Somebody ended the run by force: its process is all that is left of it.
         """
+        ended = self.ended()
+        if ended is not None:
+            raise JobFailed(
+                f"This run was ended from outside ({ended}) while it worked; it stops here. A "
+                "later run goes on with what is left."
+            )
         self.lease.prove()
         with self.database.transaction(self.connection, read_only=True) as cursor:
             self.progress.must_be_open(cursor)

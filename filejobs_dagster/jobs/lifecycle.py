@@ -79,6 +79,8 @@ class Ticket:
         pace: Intervals of the run's own housekeeping.
         by_hand: True when somebody asked for the run. A live one then stands in the audit log
             before it removes anything.
+        ended: Says how the scheduler calls the run over, while it is at work; else None. Asked
+            before each batch.
     """
 
     identity: RunIdentity
@@ -87,6 +89,7 @@ class Ticket:
     known_secrets: tuple[str, ...] = ()
     pace: Pace = Pace()
     by_hand: bool = False
+    ended: Callable[[], str | None] = lambda: None
 
 
 class AlreadyRunning(JobFailed):
@@ -144,7 +147,15 @@ def conduct(
         lease.take(run_lock(database.schema, identity.run_id))
         with closing_for_sure(database.connect(f"{identity.job} {identity.run_id}")) as connection:
             context = RunContext(
-                identity, ticket.window, database, connection, lease, progress, log, door
+                identity,
+                ticket.window,
+                database,
+                connection,
+                lease,
+                progress,
+                log,
+                door,
+                ticket.ended,
             )
             with database.transaction(connection) as cursor:
                 progress.open(cursor, _opening(ticket))

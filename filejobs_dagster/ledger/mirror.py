@@ -45,7 +45,7 @@ INSERT INTO job_progress
 VALUES
     (%(run_id)s, %(installation)s, %(job)s, 'dry', %(trigger)s, %(trigger_name)s, 'never started',
      least(%(created_at)s, clock_timestamp()), least(%(created_at)s, clock_timestamp()),
-     '{"never_started": true}')
+     %(detail)s)
 ON CONFLICT (run_id) DO NOTHING
 """
 
@@ -131,6 +131,8 @@ class FinishedRun:
         error: The scheduler's reason; sanitised here.
         known_secrets: Values that must not appear in the record.
         started_by: Who started it, as the scheduler knows it. What the run itself said counts more.
+        day: The day that it was to cover, for the record of one that never started; None for
+            everything.
     """
 
     run_id: str
@@ -144,6 +146,7 @@ class FinishedRun:
     error: str | None = None
     known_secrets: tuple[str, ...] = field(default=(), repr=False)
     started_by: StartedBy | None = None
+    day: str | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,10 @@ def _reserve(cursor: psycopg.Cursor[TupleRow], run: FinishedRun) -> None:
             "trigger": run.trigger.kind,
             "trigger_name": run.trigger.name,
             "created_at": run.created_at,
+            "detail": Jsonb(
+                {"never_started": True}
+                | ({} if run.day is None else {"window": {"covers": sanitize(run.day)}})
+            ),
         },
     )
 
@@ -245,7 +252,10 @@ def _record_of(run: FinishedRun, progress: Mapping[str, Any]) -> dict[str, Any]:
     final = progress["outcome"]
     never_started = bool(progress["detail"].get("never_started"))
     started_at = progress["started_at"]
-    finished_at = progress["finished_at"] or run.finished_at or progress["heartbeat_at"]
+    # Without a final word a run ended with its last sign of life, whenever that was noticed: heard
+    # of hours later, it must not come after the runs that succeeded meanwhile.
+    noticed = run.finished_at if never_started else None
+    finished_at = progress["finished_at"] or noticed or progress["heartbeat_at"]
     error = progress["error"] if final else _why(run, never_started=never_started)
     starter = {} if run.started_by is None else {"started_by": run.started_by.as_detail()}
     detail = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,22 @@ class Outcome:
             detail=sanitized_detail(self.detail, secrets),
             error=None if self.error is None else sanitize(self.error, known=secrets),
         )
+
+
+def readable_detail(text: str) -> dict[str, Any]:
+    """A record's detail, whoever wrote it: no record may keep the others from being read.
+
+    Args:
+        text: JSON, as the database has it.
+
+    Returns:
+        What it holds; `{"unreadable": WHY}` when it is no mapping, or is nested too deeply.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        return {"unreadable": "it is nested too deeply"}
+    return found if isinstance(found, dict) else {"unreadable": "it is no mapping"}
 
 
 def sanitized_detail(detail: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.ledger.outcome import readable_detail
 from filejobs_dagster.ledger.words import StartedBy
 from filejobs_dagster.registry import JOB_NAMES
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 # One look into the index (installation, job, finished_at DESC, id DESC) per job, then a merge: the
 # order over all jobs has no index of its own.
 _NEWEST = """
-SELECT run.*
+SELECT run.id, run.run_id, run.installation, run.job,
+       -- A moment that is none of the calendar's, as somebody may have written it.
+       greatest(least(run.started_at, '9999-12-30'), '0001-01-02'),
+       greatest(least(run.finished_at, '9999-12-30'), '0001-01-02'),
+       run.outcome, run.mode, run.scanned, run.acted, run.detail::text, run.error
   FROM unnest(%(jobs)s::text[]) AS wanted (job)
  CROSS JOIN LATERAL (
         SELECT id, run_id, installation, job, started_at, finished_at, outcome, mode, scanned,
@@ -37,6 +42,9 @@ SELECT run.*
  ORDER BY run.finished_at DESC, run.id DESC
  LIMIT %(limit)s
 """
+
+_DETAIL = 10
+"""Where in a row of _NEWEST the detail stands."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,10 @@ def newest_runs(
             "limit": limit,
         },
     )
-    return [RecordedRun(*row) for row in cursor.fetchall()]
+    rows: list[list[Any]] = [list(row) for row in cursor.fetchall()]
+    for row in rows:
+        row[_DETAIL] = readable_detail(row[_DETAIL])
+    return [RecordedRun(*row) for row in rows]
 
 
 def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -7,13 +7,16 @@ mode over everything that was due. No cadence is invented: without a threshold o
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from datetime import timezone
 from typing import TYPE_CHECKING, Any, Literal
 
+from cronsim import CronSim
 from dateutil.parser import isoparse
 
-from filejobs_dagster.ledger.words import StartedBy
+from filejobs_dagster.ledger.words import AHEAD, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 
@@ -38,17 +41,20 @@ UNITS_SHOWN = 2
 # the beginning of one of the three indexes of job_run on installation and job.
 _STANDING = """
 SELECT expected.job,
-       to_jsonb(last_run) AS last_run,
-       to_jsonb(last_success) AS last_success,
-       to_jsonb(last_live_success) AS last_live_success,
+       -- As text: whatever stands in a detail is read for one job at a time.
+       to_jsonb(last_run)::text AS last_run,
+       to_jsonb(last_success)::text AS last_success,
+       to_jsonb(last_live_success)::text AS last_live_success,
        failures.count AS consecutive_failures,
        runs.count AS runs,
-       to_jsonb(running) AS running
+       to_jsonb(running)::text AS running,
+       to_jsonb(of_future)::text AS of_future
   FROM unnest(%(jobs)s::text[], %(modes)s::text[]) AS expected (job, mode)
   LEFT JOIN LATERAL (
         SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
           FROM job_run
          WHERE installation = %(installation)s AND job = expected.job
+           AND finished_at <= %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS last_run ON true
   LEFT JOIN LATERAL (
@@ -57,6 +63,7 @@ SELECT expected.job,
          WHERE installation = %(installation)s AND job = expected.job
            AND outcome = 'ok' AND mode = expected.mode
            AND detail #>> '{window,covers}' = 'everything'
+           AND finished_at <= %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS last_success ON true
   LEFT JOIN LATERAL (
@@ -65,6 +72,7 @@ SELECT expected.job,
          WHERE installation = %(installation)s AND job = expected.job
            AND outcome = 'ok' AND mode = 'live'
            AND detail #>> '{window,covers}' = 'everything'
+           AND finished_at <= %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS last_live_success ON true
  CROSS JOIN LATERAL (
@@ -77,6 +85,9 @@ SELECT expected.job,
                    -- the live job; a scheduled run that never started is recorded as dry, and does.
                    AND (mode = expected.mode
                         OR coalesce(detail #>> '{trigger,kind}', '') NOT IN ('ui', 'cli'))
+                   AND finished_at <= %(now)s + %(ahead)s
+                   -- Whoever cancelled a run knows why it did not finish.
+                   AND coalesce(detail ->> 'ended', '') <> 'canceled'
                    AND (finished_at, id) > (coalesce(last_success.finished_at, '-infinity'),
                                             coalesce(last_success.id, 0))
                  ORDER BY finished_at DESC, id DESC
@@ -95,6 +106,13 @@ SELECT expected.job,
            AND closed_at IS NULL AND outcome IS NULL
          ORDER BY started_at DESC
          LIMIT 1) AS running ON true
+  LEFT JOIN LATERAL (
+        SELECT run_id, finished_at
+          FROM job_run
+         WHERE installation = %(installation)s AND job = expected.job
+           AND finished_at > %(now)s + %(ahead)s
+         ORDER BY finished_at DESC, id DESC
+         LIMIT 1) AS of_future ON true
 """
 
 
@@ -108,6 +126,7 @@ class Expectation:
         mode: The mode in which it is meant to run.
         stale_after: The operator's threshold, or None.
         by_hand: True when nobody schedules it.
+        schedule: The cron expression of its schedule, in UTC, or None.
     """
 
     job: str
@@ -115,6 +134,7 @@ class Expectation:
     mode: Mode = "dry"
     stale_after: timedelta | None = None
     by_hand: bool = False
+    schedule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -216,14 +236,45 @@ def standings(
             "modes": [expectation.mode for expectation in asked],
             "installation": installation,
             "most": MAX_FAILURES_COUNTED,
+            "now": now,
+            "ahead": AHEAD,
         },
     )
     rows = {row[0]: row for row in cursor.fetchall()}
-    return [_judge(expectation, rows[expectation.job], now) for expectation in asked]
+    return [_judge_if_readable(expectation, rows[expectation.job], now) for expectation in asked]
+
+
+def _judge_if_readable(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standing:
+    """The standing, or that it is unknown: no record of one job keeps the others from theirs."""
+    try:
+        return _judge(expected, row, now)
+    except (RecursionError, ValueError, TypeError, KeyError, OverflowError) as error:
+        found = re.search(r'"run_id": "([^"]{1,100})"', row[1] or row[2] or "")
+        return Standing(
+            job=expected.job,
+            word="unknown",
+            severity="unknown" if expected.configured else "silent",
+            reason="a record that its standing depends on cannot be read "
+            f"({type(error).__name__}); run {'unknown' if found is None else found[1]}",
+            configured=expected.configured,
+            mode=expected.mode,
+            stale_after=expected.stale_after,
+            last_run=None,
+            last_success=None,
+            last_live_success=None,
+            age=None,
+            consecutive_failures=row[4],
+            stale=None,
+            behind=None,
+            running=None,
+        )
 
 
 def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standing:
-    _, last_run, last_success, last_live, failures, runs, running = row
+    last_run, last_success, last_live, running, of_future = (
+        None if row[place] is None else json.loads(row[place]) for place in (1, 2, 3, 6, 7)
+    )
+    failures, runs = row[4], row[5]
     success = _summary(last_success)
     age = None if success is None else now - success.finished_at
     threshold = expected.stale_after
@@ -236,6 +287,9 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
         now=now,
     )  # fmt: skip
+    if of_future is not None:
+        severity = "warning" if severity == "ok" else severity
+        reason = f"{reason}; {_ahead(of_future)}"
     return Standing(
         job=expected.job,
         word=word,
@@ -276,7 +330,7 @@ def _word(
 ) -> tuple[Word, Severity, str]:
     """Choose the word. The order is the order of what an operator must hear first."""
     if last is None:
-        return "never run", "critical", _never(expected)
+        return "never run", "critical", _never(expected, now)
     if failures and (success is None or last.outcome == "failed"):
         return "failed", "critical", _failed(last, failures)
     if success is None:
@@ -304,15 +358,27 @@ def _healthy(
     return ("ok (dry)" if only_reports else "ok"), "ok", _fine(expected, success)
 
 
-def _never(expected: Expectation) -> str:
+def _ahead(of_future: Mapping[str, Any]) -> str:
+    """Name a record of the future; it counts for nothing until its time has come."""
+    return (
+        f"the record of run {of_future['run_id']} ends in the future, at "
+        f"{of_future['finished_at']}: a clock was wrong when it was written, and it counts for "
+        "nothing; compare the clocks (`filejobs doctor`)"
+    )
+
+
+def _never(expected: Expectation, now: datetime) -> str:
     if not expected.configured:
         return "not in the settings, and no run is recorded"
-    door = "it is run by hand" if expected.by_hand else "is the daemon running?"
-    return f"no run is recorded; {door}"
+    start = f"to start it now: dagster job launch -j {expected.job}"
+    if expected.schedule is None:
+        return f"no run is recorded, and it is run by hand; {start}"
+    tick = next(CronSim(expected.schedule, now))
+    return f"no run is recorded yet; its next tick is at {tick:%Y-%m-%d %H:%M} UTC; {start}"
 
 
 def _failed(last: RunSummary, failures: int) -> str:
-    if last.outcome != "failed":
+    if last.outcome != "failed" or last.detail.get("ended") == "canceled":
         return f"{failures} failed since the last success that counts; see `filejobs runs`"
     many = f"{failures} failures in a row" if failures > 1 else "the last run failed"
     first_line = (last.error or "").splitlines()[0:1]

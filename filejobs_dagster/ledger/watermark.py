@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.ledger.words import AHEAD
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ _MOVE = """
 INSERT INTO mirror_watermark (installation, read_until, wide_scan_at)
 VALUES (%(installation)s, %(read_until)s, %(read_until)s)
 ON CONFLICT (installation) DO UPDATE
-   SET read_until   = greatest(mirror_watermark.read_until, excluded.read_until),
+   SET read_until   = CASE WHEN mirror_watermark.read_until > clock_timestamp() + %(ahead)s
+                           THEN excluded.read_until
+                           ELSE greatest(mirror_watermark.read_until, excluded.read_until) END,
        wide_scan_at = CASE WHEN %(wide)s THEN excluded.wide_scan_at
                            ELSE mirror_watermark.wide_scan_at END
 """
@@ -73,14 +76,22 @@ def _watermark(
         (installation,),
     )
     row = cursor.fetchone()
-    return None if row is None else (row[0], row[1])
+    if row is None or max(row) > database_now(cursor) + AHEAD:
+        # Written by a clock that was ahead: how far was really read, nobody knows.
+        return None
+    return row[0], row[1]
 
 
 def move_watermark(cursor: psycopg.Cursor[TupleRow], installation: str, scan: Scan) -> None:
     """Remember that every run up to the beginning of this scan has its record."""
     cursor.execute(
         _MOVE,
-        {"installation": installation, "read_until": scan.begun_at, "wide": scan.wide},
+        {
+            "installation": installation,
+            "read_until": scan.begun_at,
+            "wide": scan.wide,
+            "ahead": AHEAD,
+        },
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 Mode = Literal["dry", "live"]
 
 TriggerKind = Literal["schedule", "sensor", "ui", "cli", "backfill", "http", "retry"]
+
+
+AHEAD = timedelta(minutes=5)
+"""A record whose end lies further ahead than this is one of the future: some clock was wrong when
+it was written. It is named wherever records are judged, and hides none that came after it."""
 
 
 @dataclass(frozen=True)

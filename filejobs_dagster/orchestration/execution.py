@@ -145,7 +145,16 @@ def _ticket(
         window=_window(context, config),
         mode_reason=decision.reason,
         known_secrets=known_secrets(settings),
+        ended=lambda: _ended(context),
     )
+
+
+def _ended(context: dg.OpExecutionContext) -> str | None:
+    """How Dagster calls this run over: ended by force, its process goes on until it looks."""
+    run = context.instance.get_run_by_id(context.run_id)
+    if run is None or not run.is_finished:
+        return None
+    return f"Dagster calls it {run.status.value}"
 
 
 def _says_dry_run(context: dg.OpExecutionContext) -> bool:

@@ -9,6 +9,8 @@ are left to whoever receives the retry:
   of `allow_live: false` would be live at the second attempt, if the veto was lifted meanwhile.
 """
 
+from collections.abc import Iterator
+
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
 
@@ -27,8 +29,11 @@ def refuse_retry_of_cancelled(context: dg.OpExecutionContext) -> None:
     parent = _retried(context.run)
     if parent is None:
         return
-    if _was_told_to_stop(context.instance, parent):
-        raise _refusal(f"run {parent}, which it repeats, was cancelled before its process ended")
+    for repeated in _chain(context.instance, parent):
+        if _was_told_to_stop(context.instance, repeated):
+            raise _refusal(
+                f"run {repeated}, which it repeats, was cancelled before its process ended"
+            )
     backfill_id = context.run.tags.get(tags.BACKFILL)
     if backfill_id is None:
         return
@@ -55,6 +60,17 @@ def never_livelier(run: dg.DagsterRun, decision: ModeDecision) -> ModeDecision:
 def _retried(run: dg.DagsterRun) -> str | None:
     """The run that this one repeats on the daemon's own account, or None."""
     return tags.trigger_of(run.tags).name if tags.trigger_of(run.tags).kind == "retry" else None
+
+
+def _chain(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
+    """A run, and the runs that it repeated on the daemon's own account, the newest first."""
+    next_one: str | None = run_id
+    seen: set[str] = set()
+    while next_one is not None and next_one not in seen:
+        seen.add(next_one)
+        yield next_one
+        run = instance.get_run_by_id(next_one)
+        next_one = None if run is None else _retried(run)
 
 
 def _was_told_to_stop(instance: dg.DagsterInstance, run_id: str) -> bool:

@@ -60,6 +60,9 @@ def finished_run(
         error=None if ended == "success" else _reason_if_readable(instance, run.run_id),
         known_secrets=secrets,
         started_by=named_in_tags(instance, run),
+        day=None
+        if run.tags.get(tags.WINDOW) == tags.COVERS_EVERYTHING
+        else run.tags.get(tags.PARTITION),
     )
 
 

@@ -125,7 +125,7 @@ def insert_record(connection: psycopg.Connection, **columns: Any) -> str:
         "run_id": str(uuid.uuid4()),
         "installation": INSTALLATION,
         "job": JOB,
-        "started_at": finished - timedelta(seconds=1),
+        "started_at": now() if isinstance(finished, str) else finished - timedelta(seconds=1),
         "finished_at": finished,
         "outcome": "failed" if columns.get("error") is not None else "ok",
         "mode": "live",

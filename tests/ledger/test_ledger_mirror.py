@@ -18,13 +18,16 @@ from filejobs_dagster.ledger.mirror import (
 )
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp
+from filejobs_dagster.ledger.standing import Expectation, standings
 from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.locks import Lease, run_lock
 from tests.ledger.records import (
     INSTALLATION,
+    JOB,
     Run,
     ago,
+    insert_record,
     now,
     only_record,
     progress_of,
@@ -207,6 +210,37 @@ def test_a_run_without_a_final_word_has_failed_and_says_why(
     tell(database, run.over(ended))
     record = only_record(connection, run.run_id)
     assert (record["outcome"], record["error"]) == ("failed", error)
+
+
+def test_a_run_that_is_heard_of_hours_later_ended_with_its_last_sign_of_life(
+    database: Database, connection: psycopg.Connection
+) -> None:
+    run = Run(database).open()
+    connection.execute(
+        "UPDATE job_progress SET started_at = started_at - interval '5 hours',"
+        " heartbeat_at = heartbeat_at - interval '4 hours'"
+    )
+    insert_record(connection, finished_at=ago(hours=1))
+    assert tell(database, run.over("failure"))
+    record = only_record(connection, run.run_id)
+    assert record["finished_at"] == progress_of(connection, run.run_id)["heartbeat_at"]
+    with connection.cursor() as cursor:
+        [found] = [
+            each
+            for each in standings(cursor, INSTALLATION, [Expectation(JOB, True, "live")])
+            if each.job == JOB
+        ]
+    assert (found.word, found.consecutive_failures) == ("ok", 0)
+
+
+def test_the_record_of_a_run_that_never_started_keeps_the_day_that_it_was_for(
+    database: Database, connection: psycopg.Connection
+) -> None:
+    run = Run(database)
+    assert tell(database, run.over("canceled", day="2026-01-02"))
+    record = only_record(connection, run.run_id)
+    assert record["detail"]["window"] == {"covers": "2026-01-02"}
+    assert record["error"].startswith("Cancelled before it started")
 
 
 def test_a_run_that_never_started_is_dry_without_numbers_and_begins_at_its_creation(

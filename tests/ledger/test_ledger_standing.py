@@ -10,10 +10,11 @@ import psycopg
 import pytest
 
 from filejobs_dagster.ledger.report import alarm_text, table
+from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.standing import Expectation, Severity, Standing, Word, standings
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.registry import JOB_NAMES
-from tests.ledger.records import INSTALLATION, JOB, ago, insert_record
+from tests.ledger.records import INSTALLATION, JOB, ago, insert_record, now
 
 if TYPE_CHECKING:
     from filejobs_dagster.ledger.words import Mode
@@ -74,7 +75,12 @@ class Case:
 SIX_WEEKS_DRY = [ok(hours, mode="dry") for hours in range(1, 6 * 7 * 24, 24)]
 
 CASES = [
-    Case("never run", "never run", "critical", reason="is the daemon running?"),
+    Case(
+        "never run",
+        "never run",
+        "critical",
+        reason="to start it now: dagster job launch -j upload_reservations",
+    ),
     Case("never run with a threshold", "never run", "critical", stale_after=DAY, stale=True),
     Case("never run, not configured", "never run", "silent", configured=False),
     Case(
@@ -92,6 +98,45 @@ CASES = [
         [ok(2, detail=left(None, dead_letters=2)), ok(1, detail=left(None, dead_letters=0))],
     ),
     Case("swept an hour ago", "ok", "ok", [ok(1)]),
+    Case(
+        "a success of the future, and five failures since",
+        "failed",
+        "critical",
+        [ok(-24 * 365), *[failed(hours) for hours in range(1, 6)]],
+        failures=5,
+        reason="ends in the future",
+    ),
+    Case(
+        "a success of the future beside one of today",
+        "ok",
+        "warning",
+        [ok(-24 * 365), ok(1)],
+        stale_after=DAY,
+        stale=False,
+        behind=False,
+        reason="a clock was wrong when it was written",
+    ),
+    Case(
+        "a record that ends at no time of the calendar",
+        "ok",
+        "warning",
+        [ok(1), {"started_at": ago(hours=1), "finished_at": "infinity"}],
+        reason="ends in the future, at infinity",
+    ),
+    Case(
+        "cancelled after a sweep",
+        "ok",
+        "ok",
+        [ok(2), failed(1, "Cancelled while it worked.", detail={"ended": "canceled"})],
+    ),
+    Case(
+        "failed, and then cancelled",
+        "failed",
+        "critical",
+        [ok(3), failed(2), failed(1, "Cancelled.", detail={"ended": "canceled"})],
+        failures=1,
+        reason="1 failed since the last success that counts",
+    ),
     Case("swept in time", "ok", "ok", [ok(1)], stale_after=DAY, stale=False, behind=False),
     Case(
         "swept too long ago",
@@ -254,7 +299,9 @@ def test_standing(connection: psycopg.Connection, case: Case) -> None:
     assert standing.consecutive_failures == case.failures
     assert case.reason in standing.reason
     assert standing.alarming is (case.severity in ("warning", "critical"))
-    newest = max((columns["finished_at"] for columns in case.records), default=None)
+    ended = [columns["finished_at"] for columns in case.records]
+    past = [moment for moment in ended if not isinstance(moment, str) and moment < now()]
+    newest = max(past, default=None)
     assert (standing.last_run.finished_at if standing.last_run else None) == newest
     assert (standing.age is None) is (standing.last_success is None)
 
@@ -440,7 +487,7 @@ def test_a_hundred_thousand_records_are_not_read(connection: psycopg.Connection)
     jobs = [live(), live(job="deleted_files"), live(job="audit_trim")]
     nodes = plan_of(connection, jobs)
     scans = [node for node in nodes if node.get("Relation Name") == "job_run"]
-    assert len(scans) == 5
+    assert len(scans) == 6
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
     for node in scans:
         read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
@@ -486,3 +533,33 @@ def test_a_record_that_somebody_else_wrote_does_not_keep_the_watchdog_from_judgi
     assert (found.word in ("ok", "behind")) == counts
     assert (found.last_success is not None) == counts
     assert table([found])
+
+
+@pytest.mark.parametrize(
+    ("detail", "reason"),
+    [
+        ('{"a": ' * 2000 + "1" + "}" * 2000, "RecursionError"),
+        ("[1, 2]", "ok"),
+        ('{"window": {"covers": "everything"}, "oldest_left": "-infinity"}', "ok"),
+    ],
+    ids=["nested 2,000 deep", "a list", "infinity"],
+)
+def test_a_record_that_no_reader_can_read_leaves_the_other_jobs_judged(
+    connection: psycopg.Connection, detail: str, reason: str
+) -> None:
+    connection.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, detail)"
+        " VALUES ('r', %s, %s, now(), 'ok', 'live', %s)",
+        (INSTALLATION, JOB, detail),
+    )
+    insert_record(connection, job="deleted_files")
+    jobs = [live(), live(job="deleted_files")]
+    with connection.cursor() as cursor:
+        found = {each.job: each for each in standings(cursor, INSTALLATION, jobs)}
+        runs = newest_runs(cursor, INSTALLATION, limit=10)
+    assert found["deleted_files"].word == "ok"
+    if reason != "ok":
+        assert (found[JOB].word, found[JOB].severity) == ("unknown", "unknown")
+        assert reason in found[JOB].reason
+        assert "run r" in found[JOB].reason
+    assert {run.run_id for run in runs} >= {"r"}

@@ -132,3 +132,18 @@ def test_runs_without_a_record_are_named(connection: psycopg.Connection) -> None
     with connection.cursor() as cursor:
         assert without_record(cursor, [recorded, "new"]) == {"new"}
         assert without_record(cursor, []) == set()
+
+
+def test_a_watermark_of_the_future_is_not_believed_and_is_set_back(
+    connection: psycopg.Connection,
+) -> None:
+    ahead = now() + timedelta(days=30)
+    move(connection, Scan(None, ahead, wide=True))
+    with connection.cursor() as cursor:
+        newest = newest_only(cursor, HERE).updated_after
+    assert newest is not None
+    assert newest < now()
+    scan = scan_of(connection)
+    assert (scan.updated_after, scan.wide) == (None, True)
+    move(connection, scan)
+    assert stored(connection) == (scan.begun_at, scan.begun_at)

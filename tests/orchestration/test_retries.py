@@ -52,6 +52,18 @@ def test_a_retry_of_a_run_that_was_told_to_stop_refuses_and_touches_nothing(code
     assert code.installation.has_object("files/a")
 
 
+def test_nor_does_the_retry_of_that_retry_work_whatever_its_own_parent_ended_by(
+    code: Code,
+) -> None:
+    code.installation.reserve("files/a")
+    cancelled = cancelled_run(code)
+    first = code.run(tags=retry_of(cancelled.run_id))
+    second = code.run(tags=retry_of(first.run_id, dagster__retry_number="2"))
+    assert not second.success
+    assert f"run {cancelled.run_id}, which it repeats, was cancelled" in failure_of(second)
+    assert code.installation.has_object("files/a")
+
+
 def test_control_a_person_may_start_the_cancelled_run_again(code: Code) -> None:
     code.installation.reserve("files/a")
     again = retry_of(cancelled_run(code).run_id)
