@@ -11,14 +11,18 @@ import psycopg
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.demo.configuration import BUCKET
 from filejobs_dagster.demo.feature import invent
+from filejobs_dagster.door.adoption import Place, adopt
 from filejobs_dagster.embedded.s3 import S3Endpoint
+from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from filejobs_dagster.demo.feature import Amounts, Feature
     from filejobs_dagster.demo.servers import Servers
+    from filejobs_dagster.settings import Settings
 
 APPLICATION_CHAIN = "files"
 THREADS = 4
@@ -52,6 +56,17 @@ def load_rows(servers: Servers, amounts: Amounts) -> Feature:
     with psycopg.connect(servers.database_url, autocommit=True) as connection:
         connection.execute("ANALYZE")
     return feature
+
+
+def adopt_bucket(settings: Settings) -> None:
+    """As `filejobs bucket adopt` does: the marker, and its other half in the database."""
+    database = Database.of(settings.database)
+    bucket = settings.buckets["uploads"]
+    with database.connect("demo") as connection:
+        adopt(
+            Place.of(settings, bucket, make_client(bucket), database, connection),
+            by="filejobs demo",
+        )
 
 
 def store_objects(servers: Servers, feature: Feature, news: Callable[[int], None]) -> None:

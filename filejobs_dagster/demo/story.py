@@ -15,7 +15,7 @@ from filejobs_dagster.demo import collector, servers, tables, web
 from filejobs_dagster.demo.clients import Clients
 from filejobs_dagster.demo.configuration import process_environment, write_files
 from filejobs_dagster.demo.feature import USUAL
-from filejobs_dagster.demo.load import load_rows, store_objects
+from filejobs_dagster.demo.load import adopt_bucket, load_rows, store_objects
 from filejobs_dagster.demo.place import shown
 from filejobs_dagster.demo.progress import Progress
 from filejobs_dagster.demo.record import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.demo.verify import Checked
     from filejobs_dagster.settings import Settings
 
-STEPS_OF_LOADING = 4
+STEPS_OF_LOADING = 5
 STEPS_OF_DEMO = STEPS_OF_LOADING + 5
 
 
@@ -148,8 +148,12 @@ def load(place: DemoPlace, progress: Progress, amounts: Amounts) -> Loaded:
             lambda stored: progress.detail(f"{stored:,} of {total:,} objects stored"),
         )
         progress.say(f"{total:,} objects stored")
+    loaded = Loaded(place, running, feature)
+    with progress.step("Adopt the bucket"):
+        adopt_bucket(settings_of(place, loaded.environment))
+        progress.say("no live run deletes from a bucket that does not say whose it is")
         place.loaded.touch()
-    return Loaded(place, running, feature)
+    return loaded
 
 
 def _describe(feature: Feature, progress: Progress) -> None:

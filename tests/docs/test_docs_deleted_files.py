@@ -53,6 +53,7 @@ def installation(
 ) -> Installation:  # fmt: skip
     """One with the table and the settings of the page."""
     installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    installation.adopt()
     document = yaml.safe_load(the_block("yaml", "derived:"))
     installation.document["jobs"][JOB] = document["jobs"][JOB]
     installation.document["buckets"]["uploads"]["sources"] = document["buckets"]["uploads"][

@@ -43,7 +43,7 @@ def test_every_field_of_a_record_is_explained(*, live: bool) -> None:
     cells = re.findall(r"^\| ([^|]+) \|", PAGE.text, re.MULTILINE)
     explained = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
     facts = {
-        *("bucket", "cutoff", "adoption", "progress", "explained", "swept", "oldest_left"),
+        *("bucket", "cutoff", "progress", "explained", "swept", "oldest_left"),
         *("backstop", "backstop_state", "backstop_rule", "truncated", "stopped_reason"),
     }
     assert set(totals.Totals(live=live).as_detail()) | facts <= explained

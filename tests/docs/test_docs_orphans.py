@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
 PAGE = page("storage_orphans.md").text
 RUN_CONFIGS = sorted(EXAMPLES.glob("storage_orphans_*.yaml"))
-OF_EVERY_RUN = {"trigger", "ended", "holder", "started_by", "mode_reason", "never_started"}
+OF_EVERY_RUN = {
+    "trigger",
+    "ended",
+    "holder",
+    "started_by",
+    "mode_reason",
+    "never_started",
+    "door",
+    "would_be_refused",
+}
 
 
 def explained() -> set[str]:
@@ -41,6 +50,7 @@ def installation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Installation:  # fmt: skip
     installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    installation.adopt()
     installation.document["jobs"]["storage_orphans"] = {
         "by_hand": True,
         "report_to": {"folder": str(tmp_path / "lists")},

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
 PAGE = page("table_retention.md")
 RUN_CONFIGS = sorted(EXAMPLES.glob("table_retention_*.yaml"))
-OF_EVERY_RUN = {"trigger", "ended", "holder", "mode_reason", "never_started", "started_by"}
+OF_EVERY_RUN = {
+    "trigger",
+    "ended",
+    "holder",
+    "mode_reason",
+    "never_started",
+    "started_by",
+    "door",
+    "would_be_refused",
+}
 
 ROWS = """
 INSERT INTO app_session (account, expires_at)
@@ -54,6 +63,7 @@ def installation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Installation:  # fmt: skip
     installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    installation.adopt()
     (document,) = [yaml.safe_load(each.text) for each in PAGE.blocks if each.language == "yaml"]
     installation.document["jobs"]["table_retention"] = document["jobs"]["table_retention"]
     for name, value in installation.environment.items():

@@ -51,7 +51,9 @@ COLLECTOR = page("upload_reservations.md").text
 def installation(
     tmp_path: Path, database_url: str, bucket: str, s3_client: S3Client, s3_server: EmbeddedS3
 ) -> Installation:
-    return make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    installation.adopt()
+    return installation
 
 
 @pytest.fixture

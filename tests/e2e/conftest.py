@@ -28,6 +28,7 @@ def deployment(
     s3_server: EmbeddedS3,
 ) -> Iterator[Deployment]:
     installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    installation.adopt()
     made = Deployment(installation, tmp_path / "dagster_home", empty_database_url)
     yield made
     made.stop()
