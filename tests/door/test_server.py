@@ -38,7 +38,6 @@ class AtTheDoor:
     look: Look
     written: list[str] = field(default_factory=list)
 
-    @property
     def known(self) -> Abilities:
         (bucket,) = self.look.buckets
         return abilities_of(bucket.client, bucket.settings.bucket)
@@ -83,7 +82,7 @@ def test_looking_tries_nothing_and_the_first_live_run_tries_once(at_the_door: At
     assert at_the_door.written == []
     assert at_the_door.runs_live() > 0
     assert {*at_the_door.written} == {"filejobs-adopted.json.probe-object/x"}
-    assert at_the_door.known == Abilities("single only")
+    assert at_the_door.known() == Abilities("single only")
     assert at_the_door.runs_live() == 0
     assert "only in requests for one object" in Server().look(at_the_door.look)
     assert at_the_door.installation.keys() == {"filejobs-adopted.json"}
@@ -116,10 +115,10 @@ def test_where_it_could_not_be_tried_what_was_known_stays_and_else_the_worst_is_
     with monkeypatch.context() as patch:
         patch.setattr(module, "probe", fails)
         at_the_door.runs_live()
-        assert at_the_door.known.folds_slashes
+        assert at_the_door.known().folds_slashes
     at_the_door.runs_live()
-    assert not at_the_door.known.folds_slashes
+    assert not at_the_door.known().folds_slashes
     at_the_door.installation.execute("UPDATE bucket_adoption SET probed_server = 'another'")
     monkeypatch.setattr(module, "probe", fails)
     at_the_door.runs_live()
-    assert at_the_door.known == Abilities("single only")
+    assert at_the_door.known() == Abilities("single only")

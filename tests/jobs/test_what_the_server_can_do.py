@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 
 from filejobs_dagster.objects import judgement, sending
 from filejobs_dagster.objects.client import make_client
@@ -40,7 +41,7 @@ class WithoutBatches:
     def _refuse(self, request: Any, **_event: object) -> AWSResponse:
         self.asked += 1
         raw: Any = _Raw(f"<Error><Code>{self.code}</Code></Error>".encode())
-        return AWSResponse(request.url, self.status, {}, raw)
+        return AWSResponse(request.url, self.status, HTTPHeaders(), raw)
 
 
 class _Raw(BytesIO):
