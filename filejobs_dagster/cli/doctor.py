@@ -39,7 +39,7 @@ def doctor(
         typer.Option(
             "--probe",
             help="Also write and delete a tiny object beside the marker of each bucket, to learn "
-            "whether the server obeys a deletion with a condition.",
+            "what the server can do: delete many at once, obey a condition, tell keys apart.",
         ),
     ] = False,
 ) -> None:

@@ -1,20 +1,21 @@
-"""Whose bucket it is, and what the server makes of a deletion with a condition."""
+"""Whose bucket it is, and what its server can do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
-from filejobs_dagster.door.adoption import Place, inspect, judge, remember_probe
-from filejobs_dagster.door.probe import Probe, ProbeFailed, probe
+from filejobs_dagster.door.adoption import Place, inspect, judge
+from filejobs_dagster.door.probe import Probe, ProbeFailed
 from filejobs_dagster.door.refusals import AdoptionRefused, NotAdopted
+from filejobs_dagster.door.server import NOT_TRIED, doubts, in_words, tried
 from filejobs_dagster.objects.client import BucketUnavailable, make_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from filejobs_dagster.door.adoption import Adopted
-    from filejobs_dagster.objects.manner import ConditionalDelete
+    from filejobs_dagster.objects.manner import Abilities
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
@@ -64,7 +65,7 @@ def check_adoption(
         f"belongs to {adopted.marker.installation}, counter {adopted.marker.counter} (database "
         f"{adopted.row.counter})",
     )
-    check = f"{name} conditional delete"
+    check = f"{name} server"
     yield _probe(check, place) if probe else _known(check, adopted)
 
 
@@ -88,43 +89,34 @@ def _not_adopted(check: str, found: str, sweeping: dict[str, str]) -> Finding:
 
 def _known(check: str, adopted: Adopted) -> Finding:
     row = adopted.row
-    if row.conditional_delete is None or row.probed_at is None:
-        return ok(
-            check,
-            "not probed yet: the first live run does that, or `filejobs doctor --probe`",
-        )
-    when = f"{row.probed_at:%Y-%m-%d}, server {row.probed_server or 'without a name'}"
-    return ok(check, f"{_IN_WORDS[row.conditional_delete]} (probed {when})")
+    if row.abilities is None or row.probed_at is None:
+        return ok(check, NOT_TRIED)
+    when = f"tried {row.probed_at:%Y-%m-%d}, server {row.probed_server or 'without a name'}"
+    return _told(check, row.abilities, when)
 
 
 def _probe(check: str, place: Place) -> Finding:
     try:
-        found = probe(place.client, place.bucket, place.marker_key)
+        found = tried(place)
     except ProbeFailed as error:
-        return failed(check, str(error), "grant what the message names, and probe again")
-    remember_probe(place, found)
+        return failed(check, str(error), "do what the message says, and probe again")
     return _probed(check, found)
 
 
 def _probed(check: str, found: Probe) -> Finding:
-    said = f"{_IN_WORDS[found.conditional]} (server {found.server or 'without a name'})"
+    name = f"server {found.server or 'without a name'}"
     if found.leftover is not None:
         return warning(
             check,
-            f"{said}; the probe's object {found.leftover!r} could not be removed",
+            f"{in_words(found.abilities)} ({name}); the probe's object {found.leftover!r} could "
+            "not be removed",
             "remove it by hand; in a bucket that keeps versions that takes "
             "s3:ListBucketVersions and s3:DeleteObjectVersion",
         )
-    return ok(check, said)
+    return _told(check, found.abilities, name)
 
 
-_IN_WORDS: dict[ConditionalDelete, str] = {
-    "honoured": "the server obeys a deletion that names the ETag",
-    "single only": "the server obeys a deletion that names the ETag only in requests for one "
-    "object, so every orphan takes a request of its own",
-    "batch only": "the server obeys a deletion that names the ETag only in batches",
-    "ignored": "the server ignores the ETag that a deletion names; objects are compared right "
-    "before each request instead",
-    "unsupported": "the server refuses a deletion that names the ETag; objects are compared right "
-    "before each request instead",
-}
+def _told(check: str, abilities: Abilities, when: str) -> Finding:
+    found = doubts(abilities)
+    said = f"{in_words(abilities)} ({when})"
+    return warning(check, said, "until then no orphan goes") if found else ok(check, said)

@@ -8,8 +8,10 @@ that were referenced since.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+from psycopg.types.json import Jsonb
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.door.marker import Marker, replace_marker, write_new_marker
@@ -68,7 +70,7 @@ RETURNING counter
 _REMEMBER = """
 UPDATE bucket_adoption
    SET conditional_delete = %(conditional)s, probed_at = clock_timestamp(),
-       probed_server = %(server)s
+       probed_server = %(name)s, server = %(server)s
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s AND installation = %(installation)s
 """
 
@@ -279,14 +281,17 @@ def remember_probe(place: Place, found: Probe) -> None:
     Raises:
         psycopg.Error: The database refused.
     """
+    known = asdict(found.abilities)
+    conditional = known.pop("conditional")
     with place.database.transaction(place.connection) as cursor:
         cursor.execute(
             _REMEMBER,
             {
                 **place.row_key,
                 "installation": place.installation,
-                "conditional": found.conditional,
-                "server": found.server[:200],
+                "conditional": conditional,
+                "name": found.server[:200],
+                "server": Jsonb(known),
             },
         )
 

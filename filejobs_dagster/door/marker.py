@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from filejobs_dagster.door.refusals import MarkerNotWritten, MarkerTaken, MarkerUnreadable
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.objects.errors import described, status_of
+from filejobs_dagster.objects.etags import strong
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -99,7 +100,7 @@ def read_marker(client: S3Client, bucket: str, key: str) -> Marker | None:
             f"{where.capitalize()} could not be read: {described(error)}."
         ) from (error)
     try:
-        return _parsed(body, answer.get("ETag", "").strip('"'))
+        return _parsed(body, strong(answer.get("ETag", "")))
     except (ValueError, TypeError, KeyError) as error:
         raise MarkerUnreadable(
             f"{where.capitalize()} is no marker that this version understands "

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.door.adoption import check, remember_probe
+from botocore.exceptions import BotoCoreError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
+
+from filejobs_dagster.door.adoption import remember_probe
 from filejobs_dagster.door.belonging import place_of
 from filejobs_dagster.door.guard import Guard
-from filejobs_dagster.door.probe import ProbeFailed, probe
+from filejobs_dagster.door.probe import Probe, ProbeFailed, name_of_server, probe
+from filejobs_dagster.door.sides import row_of
+from filejobs_dagster.objects.judgement import MOST_APART
+from filejobs_dagster.objects.manner import abilities_of, learn
+from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.locks import Lease, LockTaken
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from filejobs_dagster.door.guard import Look
+    from filejobs_dagster.door.sides import Place, Row
+    from filejobs_dagster.objects.manner import Abilities, ConditionalDelete
     from filejobs_dagster.registry import Touch
+
+TRIED_AGAIN_AFTER = timedelta(days=90)
+"""A server changes without a word: an update, another proxy in front of it."""
+
+MOST_WAIT = 60.0
+"""Seconds to wait for another run that is trying the same server."""
+
+NOT_TRIED = "not tried yet: the first live run does that, or `filejobs doctor --probe`"
+
+
+@dataclass(frozen=True)
+class _Known:
+    row: Row | None
+    days: int
+
+    def is_enough(self, server: str) -> bool:
+        """Whether what is known was found out on this server, and not too long ago."""
+        row = self.row
+        return (
+            row is not None
+            and row.abilities is not None
+            and row.probed_server == server[:200]
+            and self.days < TRIED_AGAIN_AFTER.days
+        )
 
 
 class Server(Guard):
@@ -20,22 +59,147 @@ class Server(Guard):
     name = "server"
     protects: frozenset[Touch] = frozenset({"objects"})
 
-    def look(self, at: Look) -> str:  # noqa: ARG002 (nothing is asked)
-        """Nothing is tried by looking."""
-        return "tried by the first live run, or by `filejobs doctor --probe`"
-
-    def enter(self, at: Look) -> None:
-        """Try it when nobody has."""
+    def look(self, at: Look) -> str:
+        """Take over what is known; nothing is tried by looking."""
+        said: list[str] = []
         for bucket in at.buckets:
             place = place_of(at, bucket)
-            if check(place).row.conditional_delete is not None:
+            row = _known(place).row
+            abilities = None if row is None else row.abilities
+            if abilities is None:
+                said.append(NOT_TRIED)
                 continue
+            learn(place.client, place.bucket, abilities)
+            said.append(in_words(abilities))
+        return "; ".join(dict.fromkeys(said)) or "no bucket stands in the settings"
+
+    def enter(self, at: Look) -> None:
+        """Try it when nobody has, or when it may be another one by now."""
+        for bucket in at.buckets:
+            place = place_of(at, bucket)
             try:
-                found = probe(place.client, place.bucket, place.marker_key)
-            except ProbeFailed as error:
+                found = _tried_unless_known(place)
+            except (ProbeFailed, BotoCoreError) as error:
                 at.log.warning("%s Each object is looked at right before its deletion.", error)
+                row = _known(place).row
+                if row is None or row.abilities is None:
+                    # Nobody can tell that `files//a` is not `files/a`, so such keys stay.
+                    abilities_of(place.client, place.bucket).folds_slashes = True
                 continue
-            remember_probe(place, found)
+            if found is None:
+                continue
             if found.leftover is not None:
                 at.log.warning("The probe's own object %s could not be removed.", found.leftover)
-            at.log.info("This server's answer to a conditional deletion: %s.", found.conditional)
+            at.log.info("This server was tried: %s.", in_words(found.abilities))
+            for doubt in doubts(found.abilities):
+                at.log.warning("Bucket %s: %s.", place.bucket, doubt)
+
+
+def tried(place: Place) -> Probe:
+    """Try the server, keep what was found, and go by it from now on. One at a time.
+
+    Args:
+        place: Bucket and database.
+
+    Raises:
+        ProbeFailed: It could not be tried.
+        psycopg.Error: The database refused.
+    """
+    with _alone(place):
+        return _tried(place)
+
+
+def _tried(place: Place) -> Probe:
+    found = probe(place.client, place.bucket, place.marker_key)
+    remember_probe(place, found)
+    learn(place.client, place.bucket, found.abilities)
+    return found
+
+
+def _tried_unless_known(place: Place) -> Probe | None:
+    server = name_of_server(place.client, place.bucket)
+    if _known(place).is_enough(server):
+        return None
+    with _alone(place):
+        known = _known(place)
+        if not known.is_enough(server):
+            return _tried(place)
+    # Another run has found it out meanwhile.
+    if known.row is not None and known.row.abilities is not None:
+        learn(place.client, place.bucket, known.row.abilities)
+    return None
+
+
+@contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """Two probes at once would remove each other's object, and draw wrong conclusions."""
+    lease = Lease(place.database, f"probe of {place.bucket}")
+    tries = Retrying(
+        retry=retry_if_exception_type(LockTaken),
+        stop=stop_after_delay(MOST_WAIT),
+        wait=wait_random(0.1, 0.5),
+        reraise=True,
+    )
+    try:
+        try:
+            tries(lease.take, f"{place.database.schema}/probe/{'/'.join(place.row_key.values())}")
+        except LockTaken as taken:
+            raise ProbeFailed(
+                f"Another run has been trying the server of bucket {place.bucket!r} for more than "
+                f"{MOST_WAIT:.0f} seconds."
+            ) from taken
+        yield
+    finally:
+        lease.release()
+
+
+def _known(place: Place) -> _Known:
+    with place.database.transaction(place.connection, read_only=True) as cursor:
+        row = row_of(cursor, place)
+        now = database_now(cursor)
+    probed_at = None if row is None else row.probed_at
+    return _Known(row, 0 if probed_at is None else (now - probed_at).days)
+
+
+def in_words(abilities: Abilities) -> str:
+    """What is known of a server, for people."""
+    said = ["what it makes of a deletion that names the ETag is not known"]
+    if abilities.conditional is not None:
+        said = [_CONDITIONAL[abilities.conditional]]
+    if not abilities.bulk:
+        said.append(
+            "refuses to delete many objects in one request, so every object takes a request of "
+            "its own (`content_md5: true` helps some of these servers)"
+        )
+    if abilities.folds_slashes:
+        said.append("takes files//a and files/a for one object, so such keys are kept")
+    return "the server " + "; ".join([*said, *doubts(abilities)])
+
+
+def doubts(abilities: Abilities) -> list[str]:
+    """What keeps objects that were seen from ever being found the same again."""
+    found: list[str] = []
+    if abilities.seconds_apart is not None and abilities.seconds_apart > MOST_APART:
+        found.append(
+            f"its listing and its HEAD differ by {abilities.seconds_apart} seconds on the time of "
+            "one object, so that no orphan is the one that was seen, and none goes: set its clock "
+            "or its time zone right"
+        )
+    if abilities.etags == "different":
+        found.append(
+            "its listing and its HEAD name different ETags for one object, so that no orphan is "
+            "the one that was seen, and none goes: look at what stands in front of it"
+        )
+    return found
+
+
+_CONDITIONAL: dict[ConditionalDelete, str] = {
+    "honoured": "obeys a deletion that names the ETag",
+    "single only": "obeys a deletion that names the ETag only in requests for one object, so every "
+    "orphan takes a request of its own",
+    "batch only": "obeys a deletion that names the ETag only in batches",
+    "ignored": "ignores the ETag that a deletion names; objects are compared right before each "
+    "request instead",
+    "unsupported": "refuses a deletion that names the ETag; objects are compared right before each "
+    "request instead",
+}

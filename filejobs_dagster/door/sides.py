@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.door.marker import DatabaseIdentity, Marker, read_marker
 from filejobs_dagster.door.refusals import MarkerUnreadable
+from filejobs_dagster.objects.manner import Abilities
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
@@ -26,13 +27,7 @@ AWS = "AWS"
 
 _ROW = """
 SELECT installation, environment, counter, adopted_at, adopted_by,
-       conditional_delete, probed_at, probed_server
-  FROM bucket_adoption
- WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
-"""
-
-_CONDITIONAL = """
-SELECT conditional_delete
+       conditional_delete, probed_at, probed_server, server
   FROM bucket_adoption
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
 """
@@ -102,6 +97,7 @@ class Row:
         conditional_delete: What the probe found (see `ConditionalDelete`), or None.
         probed_at: When, or None.
         probed_server: How the server called itself then.
+        server: What else the probe found; see `Abilities`.
     """
 
     installation: str
@@ -112,6 +108,14 @@ class Row:
     conditional_delete: ConditionalDelete | None
     probed_at: datetime | None
     probed_server: str | None
+    server: dict[str, Any] | None = None
+
+    @property
+    def abilities(self) -> Abilities | None:
+        """What is known of the server; None when nobody has tried it."""
+        if self.server is None:
+            return None
+        return Abilities(conditional=self.conditional_delete, **self.server)
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def inspect(place: Place) -> Inspection:
         unreadable = str(error)
     with place.database.transaction(place.connection, read_only=True) as cursor:
         identity = _identity(cursor, place.database.schema)
-        row = _row(cursor, place)
+        row = row_of(cursor, place)
     return Inspection(identity, marker, unreadable, row)
 
 
@@ -157,25 +161,8 @@ def _identity(cursor: psycopg.Cursor[TupleRow], schema: str) -> DatabaseIdentity
     return DatabaseIdentity(identifier, name, schema)
 
 
-def _row(cursor: psycopg.Cursor[TupleRow], place: Place) -> Row | None:
+def row_of(cursor: psycopg.Cursor[TupleRow], place: Place) -> Row | None:
+    """What the database says of a bucket; None when it says nothing."""
     cursor.execute(_ROW, place.row_key)
     found = cursor.fetchone()
     return None if found is None else Row(*found)
-
-
-def conditional_delete_of(
-    cursor: psycopg.Cursor[TupleRow], endpoint: str | None, bucket: str
-) -> ConditionalDelete | None:
-    """What the server makes of a deletion with a condition, as far as somebody has tried it.
-
-    Args:
-        cursor: In any transaction.
-        endpoint: The server's address as the settings have it; None for AWS.
-        bucket: Its name on the server.
-
-    Returns:
-        None when nobody has, or when the bucket is not adopted.
-    """
-    cursor.execute(_CONDITIONAL, {"endpoint": endpoint or AWS, "bucket": bucket})
-    row = cursor.fetchone()
-    return None if row is None else row[0]

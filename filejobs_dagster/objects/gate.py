@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import AdmissionFailed, Deletion, DeletionStopped
-from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
-from filejobs_dagster.objects.manner import Manner
+from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, is_folded, unfolded
+from filejobs_dagster.objects.manner import Manner, abilities_of
 from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
@@ -139,7 +139,7 @@ class Gate:
         if key == self._bucket.marker or key.startswith(f"{self._bucket.marker}."):
             # The marker, and the probe's object, which stands beside it for a moment.
             return PROTECTED
-        if not _RESOLVABLE.isdisjoint(key.split("/")):
+        if not _RESOLVABLE.isdisjoint(key.split("/")) or (is_folded(key) and self._folds_slashes()):
             return AMBIGUOUS_PATH
         return DIRECTORY_MARKER if key.endswith("/") else None
 
@@ -158,6 +158,7 @@ class Gate:
         ours = [key for key in distinct if key not in kept]
         for key, names in self._references.named(ours, claims=claims).items():
             kept[key] = f"referenced by {', '.join(names)}"
+        kept |= self._named_otherwise(ours)
         return Admission(
             admitted=tuple(key for key in distinct if key not in kept),
             kept={key: kept[key] for key in distinct if key in kept},
@@ -297,9 +298,13 @@ class Gate:
         keys = {orphan.key: orphan.key.decode("utf-8") for orphan in orphans}
         owners = [owner for orphan in orphans for owner in orphan.owners]
         named = self._references.named([*keys.values(), *owners], claims=claims)
+        otherwise = self._named_otherwise(list(keys.values()))
         kept: dict[bytes, str] = {}
         for orphan in orphans:
             key = keys[orphan.key]
+            if key in otherwise:
+                kept[orphan.key] = otherwise[key]
+                continue
             if key in named:
                 kept[orphan.key] = f"referenced by {', '.join(named[key])}"
                 continue
@@ -313,6 +318,23 @@ class Gate:
                     )
                     break
         return kept
+
+    def _folds_slashes(self) -> bool:
+        return abilities_of(self._client, self._bucket.bucket).folds_slashes
+
+    def _named_otherwise(self, keys: Sequence[str]) -> dict[str, str]:
+        """Which objects a source names by another key that is the same one on this server.
+
+        Raises:
+            ReferencesUnknown: A source could not be asked.
+        """
+        if not self._folds_slashes():
+            return {}
+        twins = {twin: key for key in keys for twin in unfolded(key)}
+        return {
+            twins[twin]: f"the same object as {twin!r} here, referenced by {', '.join(names)}"
+            for twin, names in self._references.named(list(twins)).items()
+        }
 
     def _in_owned_prefix(self, key: str) -> bool:
         # An entry without its slash would also own `files-of-somebody-else/`.

@@ -16,6 +16,7 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
+from filejobs_dagster.objects.etags import without_quotes
 from filejobs_dagster.objects.removal import Locked
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Present:
     """An object, or a version of it, that is there.
 
     Attributes:
-        etag: Without quotes; empty when the server sent none.
+        etag: Without quotes; empty when the server sent none. Compare it by `agreement`.
         size: In bytes.
         modified: None when the server did not say.
         version: The version's identifier; None where the bucket keeps none.
@@ -171,7 +172,7 @@ def _missing(error: ClientError, target: Target) -> Absent | StorageError | None
 
 def _present(answer: HeadObjectOutputTypeDef) -> Present:
     return Present(
-        etag=answer.get("ETag", "").strip('"'),
+        etag=without_quotes(answer.get("ETag", "")),
         size=answer.get("ContentLength", 0),
         modified=answer.get("LastModified"),
         version=answer.get("VersionId"),

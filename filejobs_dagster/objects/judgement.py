@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.targets import Fate, Target, Verdict
 
@@ -28,6 +29,14 @@ HOLDS = 2.0
 LOOKED_AT_TOGETHER = 100
 """So many objects are looked at at once, where each takes a request of its own: a source whose
 query takes a second would otherwise be asked a thousand times."""
+
+MOST_APART = 2
+"""Seconds by which one server's listing and HEAD may round the time of one object differently."""
+
+OLD = 3600.0
+"""Seconds. An object that was written so long ago was seen long after it was written: what is
+looked at for the first time is removed within minutes, and what a listing had seen was a day old.
+Clocks may be five minutes apart."""
 
 
 class Judgement:
@@ -146,18 +155,42 @@ class Judgement:
 def difference(expected: Expected, etag: str, size: int, modified: datetime | None) -> str | None:
     """Say in what an object differs from the one that was judged, or None when in nothing.
 
-    Times are compared in whole seconds: some servers list milliseconds and cut them off in HEAD.
-    A size alone is no identity: where neither ETag nor time is known twice, nobody can tell.
+    ETags may be spelled in several ways, and times rounded in several: see `agreement` and
+    `is_same_time`. A size alone is no identity: where neither ETag nor time is known twice, nobody
+    can tell. A weak ETag is only believed with the same size, which is asked first.
     """
+    etags = agreement(expected.etag, etag)
     if size != expected.size:
-        return f"its size was {expected.size} and is {size}"
-    knows_etag = bool(expected.etag and etag)
-    if knows_etag and etag != expected.etag:
+        return f"its size was {expected.size} and is {size}" + (
+            f", with the ETag {etag}: something in front of the server rewrites its answers"
+            if etags == "weakly"
+            else ""
+        )
+    if etags == "different":
         return f"its ETag was {expected.etag} and is {etag}"
     if expected.modified >= 0 and modified is not None:
-        was, is_now = expected.modified // 1000, int(modified.timestamp())
-        if was != is_now:
-            return f"it was written {is_now - was} seconds later than the one that was seen"
-    elif not knows_etag:
+        apart = int(modified.timestamp()) - expected.modified // 1000
+        if apart and (etags == "unknown" or not is_same_time(expected.modified, modified)):
+            return f"it was written {apart} seconds later than the one that was seen"
+    elif etags == "unknown":
         return "neither ETag nor time is known of both, so it may be another object by now"
     return None
+
+
+def is_same_time(seen: int, modified: datetime) -> bool:
+    """Whether two times of one key, of the same size and ETag, may be of one object.
+
+    They may in the same second, since some servers list milliseconds and cut them off in HEAD, and
+    some round in one of the two. So up to `MOST_APART` is the same time, but only of an object that
+    is old. Whoever wrote the same bytes again, after they had been seen and judged, did so long
+    after the first time; a second write within two seconds of it was over before anybody looked.
+    Of an object that is younger, that cannot be told, and the second counts.
+
+    Args:
+        seen: Unix milliseconds.
+        modified: Of the other look.
+    """
+    apart = abs(int(modified.timestamp()) - seen // 1000)
+    if apart == 0:
+        return True
+    return apart <= MOST_APART and time.time() - modified.timestamp() >= OLD

@@ -23,6 +23,21 @@ def needs_single_delete(key: str) -> bool:
     return key != key.strip() or _NOT_FAITHFUL_IN_XML.search(key) is not None
 
 
+def is_folded(key: str) -> bool:
+    """True for a key that is another one's where keys are paths: `files//a` or `/files/a`."""
+    return key.startswith("/") or "//" in key
+
+
+def unfolded(key: str) -> list[str]:
+    """The most likely other names of an object where keys are paths: each slash, or all, doubled.
+
+    There is no end of such names, so this tells what is there and never what is not.
+    """
+    others = [f"/{key}", key.replace("/", "//")]
+    others += [f"{key[:at]}/{key[at:]}" for at, it in enumerate(key) if it == "/"]
+    return [other for other in dict.fromkeys(others) if other != key]
+
+
 def display_key(key: str, limit: int = 200) -> str:
     r"""Return the key on one line, printable, and at most `limit` characters long.
 

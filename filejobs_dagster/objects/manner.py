@@ -1,9 +1,10 @@
-"""In which manner orphans of a bucket are removed: it depends on what the server can do."""
+"""What a server can do, and in which manner orphans of a bucket are therefore removed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakKeyDictionary
 
 from filejobs_dagster.objects.client import read_versioning
 from filejobs_dagster.objects.keys import needs_single_delete
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.objects.client import Versioning
+    from filejobs_dagster.objects.etags import Agreement
 
 NULL_VERSION = "null"
 """The identifier of a version that was written while the bucket kept none."""
@@ -19,6 +21,51 @@ NULL_VERSION = "null"
 ConditionalDelete = Literal["honoured", "single only", "batch only", "ignored", "unsupported"]
 """What a server makes of a deletion that names the ETag: it obeys, in requests for one object, for
 many, or both; it deletes all the same; or it refuses the request."""
+
+
+@dataclass
+class Abilities:
+    """What the server of a bucket can do, as far as it is known: until then, what S3 itself does.
+
+    Attributes:
+        conditional: What it makes of a deletion with a condition; None when nobody has tried.
+        bulk: False when it refuses requests that delete many objects: each takes its own then.
+        folds_slashes: True when `files//a` and `files/a` are one object there, so that a deletion
+            of the one takes the other.
+        seconds_apart: By which its listing and its HEAD differ on the time of one object; None
+            when its listing did not show that object.
+        etags: How the two agree on its ETag.
+    """
+
+    conditional: ConditionalDelete | None = None
+    bulk: bool = True
+    folds_slashes: bool = False
+    seconds_apart: int | None = 0
+    etags: Agreement = "same"
+
+
+_KNOWN: WeakKeyDictionary[S3Client, dict[str, Abilities]] = WeakKeyDictionary()
+
+
+def abilities_of(client: S3Client, bucket: str) -> Abilities:
+    """What is known of a bucket's server: the same object for all that work with one client.
+
+    The door fills it in from what is kept in the database, before a job begins. So every deletion
+    of every job goes by it, and nobody has to hand it on; and what a deletion learns on its way
+    (`bulk`), the next one of the run knows.
+
+    Args:
+        client: From `make_client`.
+        bucket: The bucket's name.
+    """
+    return _KNOWN.setdefault(client, {}).setdefault(bucket, Abilities())
+
+
+def learn(client: S3Client, bucket: str, abilities: Abilities) -> None:
+    """From now on, all that work with this client go by these abilities."""
+    known = abilities_of(client, bucket)
+    for each in fields(Abilities):
+        setattr(known, each.name, getattr(abilities, each.name))
 
 
 class VersioningUnknown(Exception):
@@ -72,20 +119,18 @@ class Manner:
         return self.conditional == "single only" and not self.purges
 
 
-def manner_of(
-    client: S3Client,
-    bucket: str,
-    *,
-    purge_versions: bool,
-    conditional: ConditionalDelete | None,
-) -> Manner:
+def manner_of(client: S3Client, bucket: str, *, purge_versions: bool) -> Manner:
     """Ask the bucket, and put together how its orphans are removed.
 
+    Whether it keeps versions is asked each time, since somebody may turn them on at any time. A
+    server that does not implement the question (501) is `unknown`, not `off`: a gateway in front of
+    one that keeps versions answers the same. Then the version that a HEAD names decides whether an
+    object was only hidden.
+
     Args:
-        client: From `make_client`.
+        client: From `make_client`; what is known of the server is taken from `abilities_of`.
         bucket: The bucket's name.
         purge_versions: What the settings say.
-        conditional: What the probe found.
 
     Raises:
         VersioningUnknown: All versions are to be removed, and the server does not say whether it
@@ -98,4 +143,4 @@ def manner_of(
             f"purge_versions is true, and the server does not say whether the bucket {bucket!r} "
             "keeps versions. Allow s3:GetBucketVersioning, or set purge_versions to false."
         )
-    return Manner(versioning, purge_versions, conditional)
+    return Manner(versioning, purge_versions, abilities_of(client, bucket).conditional)

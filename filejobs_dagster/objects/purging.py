@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.objects.deletion import DeletionStopped
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import THREADS
-from filejobs_dagster.objects.judgement import difference
+from filejobs_dagster.objects.judgement import difference, is_same_time
 from filejobs_dagster.objects.locks_of import lock_of, locks_are_readable
 from filejobs_dagster.objects.sending import Deleting
 from filejobs_dagster.objects.targets import Fate, Target, Verdict
@@ -247,4 +247,5 @@ def _not_there(*, hidden: bool, any_version: bool) -> Verdict:
 def _is_newer(version: Version, expected: Expected) -> bool:
     if version.modified is None or expected.modified < 0:
         return False
-    return int(version.modified.timestamp()) > expected.modified // 1000
+    later = int(version.modified.timestamp()) > expected.modified // 1000
+    return later and not is_same_time(expected.modified, version.modified)

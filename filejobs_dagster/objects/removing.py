@@ -14,6 +14,7 @@ from filejobs_dagster.objects.deletion import (
     ProofRefused,
     StorageRejected,
 )
+from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Present, look_at_targets
 from filejobs_dagster.objects.judgement import Judgement, difference
@@ -148,7 +149,7 @@ class Removing:
     def _condition(self, key: str, orphan: Expected) -> str | None:
         # A version's identifier names its bytes more closely than any ETag.
         conditional = orphan.version is None and self._manner.names_etag_of(key)
-        return orphan.etag if orphan.etag and conditional else None
+        return strong(orphan.etag) if orphan.etag and conditional else None
 
     def _as_it_is(
         self, target: Target, verdict: Verdict, judgement: Judgement

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, ParamValidationError
@@ -35,6 +36,7 @@ from filejobs_dagster.objects.errors import (
 )
 from filejobs_dagster.objects.heads import Absent, look_at_targets
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
+from filejobs_dagster.objects.manner import abilities_of
 from filejobs_dagster.objects.targets import (
     Fate,
     Supervisor,
@@ -64,6 +66,23 @@ GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
 ONE_BAD_KEY = frozenset({"MalformedXML", "KeyTooLongError", "InvalidObjectName"})
 """Codes of a whole batch that one of its keys may have caused."""
 
+_NOT_KNOWN = frozenset({"405", "501", "MethodNotAllowed", "NotImplemented"})
+
+_MANY_REFUSED = _NOT_KNOWN | frozenset(
+    {"400", "InvalidArgument", "InvalidRequest", "MissingContentMD5"}
+)
+
+
+def refuses_many(error: ClientError) -> bool:
+    """Whether a server answers so that does not know requests for many objects, `POST ?delete`.
+
+    It does not say whether one key of the request is at fault, or the request as such.
+    """
+    return described(error).code in _MANY_REFUSED or status_of(error) in {
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.NOT_IMPLEMENTED,
+    }
+
 
 class Deleting:
     """Sends the deletions of some targets; `verdicts` has the fate of each as it becomes known.
@@ -81,6 +100,7 @@ class Deleting:
         before_request: Callable[[], None],
         wait: wait_base = BACK_OFF,
         supervisor: Supervisor | None = None,
+        alone_when_refused: bool = True,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -92,6 +112,8 @@ class Deleting:
             wait: As in `delete_objects`.
             supervisor: Asked about the targets before each request, for callers whose decision
                 may grow old while the server is slow.
+            alone_when_refused: True to go on with a request for each where the server refuses
+                requests for many; False to stop there, for those who want to know whether it does.
         """
         self._client = client
         self._bucket = bucket
@@ -99,6 +121,8 @@ class Deleting:
         self._before_request = before_request
         self._wait = wait
         self._supervisor = supervisor or Unsupervised()
+        self._alone_when_refused = alone_when_refused
+        self._server = abilities_of(client, bucket)
         self.verdicts: dict[Target, Verdict] = {}
         self._thread = threading.get_ident()
         self._passing: dict[Target, StorageError] = {}
@@ -113,12 +137,14 @@ class Deleting:
         """Send everything, and return the verdicts.
 
         Args:
-            one_by_one: A request for each, for servers that obey conditions only there.
+            one_by_one: A request for each, for servers that obey conditions only there. So it is
+                in any case where the server refuses requests for many.
 
         Raises:
             StorageRejected: A whole request failed, also after its tries.
             ProofRefused: `before_request` raised.
         """
+        one_by_one = one_by_one or (self._alone_when_refused and not self._server.bulk)
         alone = [it for it in self._targets if one_by_one or needs_single_delete(it.key)]
         together = set(self._targets).difference(alone)
         with self._proving_each_attempt():
@@ -173,6 +199,10 @@ class Deleting:
     # In batches -------------------------------------------------------------------------------
 
     def _delete_chunk(self, chunk: Sequence[Target]) -> None:
+        if self._alone_when_refused and not self._server.bulk:
+            for target in chunk:
+                self._delete_one(target)
+            return
         for target in chunk:
             if not target.key:
                 # The empty key would make botocore refuse the whole batch.
@@ -191,14 +221,30 @@ class Deleting:
         except ClientError as error:
             if self._is_busy(error):
                 return self._turned_away(targets, error)
-            if described(error).code not in ONE_BAD_KEY:
+            refused = self._alone_when_refused and refuses_many(error)
+            if not refused and described(error).code not in ONE_BAD_KEY:
                 raise self._rejected(error) from error
-            for target in targets:
-                self._delete_one(target)
+            self._delete_each(targets, error if refused else None)
             return []
         except Exception as error:
             raise self._rejected(error) from error
         return self._read_answer(targets, answer)
+
+    def _delete_each(self, targets: Sequence[Target], refused: ClientError | None) -> None:
+        """A request for each of a batch; `refused` is what a server without batches answered."""
+        code = "" if refused is None else described(refused).code
+        any_gone = False
+        for target in targets:
+            self._delete_one(target)
+            verdict = self.verdicts[target]
+            any_gone = any_gone or verdict.fate not in (Fate.FAILED, Fate.KEPT, Fate.CHANGED)
+            if refused is not None and not any_gone and verdict.code == code in _NOT_KNOWN:
+                # It knows no deletion at all.
+                del self.verdicts[target]
+                raise self._rejected(refused) from refused
+        if refused is not None and not any(self.verdicts[it].fate is Fate.FAILED for it in targets):
+            # It was the request and none of its keys: the next one would be refused, too.
+            self._server.bulk = False
 
     def _read_answer(
         self, targets: Sequence[Target], answer: DeleteObjectsOutputTypeDef

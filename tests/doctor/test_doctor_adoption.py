@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 MARKER = "bucket uploads marker"
-CONDITION = "bucket uploads conditional delete"
+CONDITION = "bucket uploads server"
 
 
 class Patient:
@@ -103,7 +103,7 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
     assert (finding.verdict, "counter 1" in finding.found) == ("ok", True)
     condition = patient.finding(CONDITION)
     assert condition is not None
-    assert "not probed yet" in condition.found
+    assert "not tried yet" in condition.found
     kept = "SELECT conditional_delete FROM bucket_adoption"
     assert connection.execute(kept).fetchone() == (None,)
 
@@ -115,7 +115,7 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
     assert [entry["Key"] for entry in listed] == ["filejobs-adopted.json"]
     condition = patient.finding(CONDITION)
     assert condition is not None
-    assert "(probed 2" in condition.found
+    assert "(tried 2" in condition.found
 
 
 def test_a_bucket_that_nobody_adopted_is_not_probed(

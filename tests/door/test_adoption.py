@@ -34,6 +34,7 @@ from filejobs_dagster.door.refusals import (
     WrongEnvironment,
 )
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.objects.manner import Abilities
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.objects.buckets import BucketForTests
@@ -462,16 +463,17 @@ def test_what_an_ignoring_server_overwrote_is_noticed_by_reading_it_back(
 
 def test_the_result_of_a_probe_is_kept_with_the_row(place: Place) -> None:
     adopt(place, by=BY)
-    remember_probe(place, Probe("ignored", "Ceph"))
+    remember_probe(place, Probe(Abilities("ignored", bulk=False), "Ceph"))
     row = check(place).row
     assert (row.conditional_delete, row.probed_server) == ("ignored", "Ceph")
+    assert row.abilities == Abilities("ignored", bulk=False)
     assert row.probed_at is not None
     raise_counter(place, check(place))
     assert check(place).row.conditional_delete == "ignored"
 
 
 def test_without_a_row_the_result_of_a_probe_is_kept_nowhere(place: Place) -> None:
-    remember_probe(place, Probe("honoured", ""))
+    remember_probe(place, Probe(Abilities("honoured"), ""))
     assert inspect(place).row is None
 
 

@@ -18,6 +18,7 @@ from filejobs_dagster.objects.deletion import (
     StorageRejected,
 )
 from filejobs_dagster.objects.gate import Gate
+from filejobs_dagster.objects.manner import Abilities, learn
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 from tests.objects.buckets import BucketForTests
 from tests.objects.scripted import Answer, ScriptedS3, errors, result
@@ -285,3 +286,28 @@ def imports_of(text: str) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
     return found
+
+
+# Keys that are one object there
+
+
+def test_where_keys_are_paths_a_key_that_is_another_ones_stays_and_so_does_its_twin(
+    client: S3Client, bucket: str, connection: psycopg.Connection
+) -> None:
+    learn(client, bucket, Abilities(folds_slashes=True))
+    connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', 'files//named')")
+    gate = gate_for(client, connection, bucket)
+    keys = ["files//a", "files/named", "files/free"]
+    admission = gate.admit(keys)
+    assert admission.admitted == ("files/free",)
+    assert admission.kept["files//a"] == "ambiguous path"
+    assert "files//named" in admission.kept["files/named"]
+    assert "referenced by" in admission.kept["files/named"]
+
+
+def test_control_where_keys_are_no_paths_they_are_two_objects_and_both_go(
+    client: S3Client, bucket: str, connection: psycopg.Connection
+) -> None:
+    connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', 'files//named')")
+    admission = gate_for(client, connection, bucket).admit(["files//a", "files/named"])
+    assert admission.admitted == ("files//a", "files/named")

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects import purging, removing
-from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
+from filejobs_dagster.objects.manner import (
+    Abilities,
+    Manner,
+    VersioningUnknown,
+    learn,
+    manner_of,
+)
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from tests.objects.orphans import (
     gate_on,
@@ -396,7 +402,7 @@ def test_where_versions_are_suspended_only_the_orphan_goes(
     )
     (null,) = put(client, versioned_bucket, "files/null")
     old = seen(client, versioned_bucket, "files/a")
-    manner = manner_of(client, versioned_bucket, purge_versions=purge, conditional=None)
+    manner = manner_of(client, versioned_bucket, purge_versions=purge)
     removal = gate.remove([old, null], no_proof_needed, manner)
     if purge:
         assert removal.purged == {b"files/a": 1, b"files/null": 1}
@@ -468,7 +474,8 @@ def test_a_locked_version_keeps_its_object_and_the_others_of_the_batch_go(
 
 
 def test_a_bucket_without_versions_has_none_to_purge(client: S3Client, bucket: str) -> None:
-    manner = manner_of(client, bucket, purge_versions=True, conditional="honoured")
+    learn(client, bucket, Abilities("honoured"))
+    manner = manner_of(client, bucket, purge_versions=True)
     assert not manner.purges
     assert manner.names_etag
 
@@ -476,7 +483,5 @@ def test_a_bucket_without_versions_has_none_to_purge(client: S3Client, bucket: s
 def test_whether_to_purge_is_not_guessed(scripted: ScriptedS3, scripted_client: S3Client) -> None:
     scripted.script = lambda _request: Answer(403, errors("AccessDenied"))
     with pytest.raises(VersioningUnknown, match="s3:GetBucketVersioning"):
-        manner_of(scripted_client, "acme", purge_versions=True, conditional=None)
-    assert manner_of(scripted_client, "acme", purge_versions=False, conditional=None) == Manner(
-        "unknown"
-    )
+        manner_of(scripted_client, "acme", purge_versions=True)
+    assert manner_of(scripted_client, "acme", purge_versions=False) == Manner("unknown")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dateutil.parser import isoparse
 
 from filejobs_dagster.jobs.storage_orphans.keys_in_lists import NotAKey, escape_key, unescape_key
+from filejobs_dagster.objects.etags import strong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -216,7 +217,7 @@ def _as_line(row: dict[str, str]) -> Line:
         key=unescape_key(row["key"].strip()),
         size=int(row["size"]),
         modified=_moment_from_text(row["last_modified"].strip()),
-        etag=row["etag"].strip().strip('"'),
+        etag=strong(row["etag"]),
         of_class=row["class"].strip(),
     )
 

@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.breakers import EarlierPass
 from filejobs_dagster.jobs.storage_orphans.candidates import Candidate, Due, Intended, Waiting
+from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.postgres.locks import exclusive_lock, is_held
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.postgres.transient import trying_again
@@ -321,8 +322,8 @@ def _earliest(one_moment: datetime | None, other: datetime | None) -> datetime |
 
 
 def etag_text(etag: bytes) -> str:
-    """An ETag as a text column holds it."""
-    return etag.decode("utf-8", "backslashreplace").replace("\x00", "")
+    """An ETag as a text column holds it: whatever the spelling, the same one comes out equal."""
+    return strong(etag.decode("utf-8", "backslashreplace").replace("\x00", ""))
 
 
 def in_statements(orphans: Iterator[list[Orphan]]) -> Iterator[list[Orphan]]:

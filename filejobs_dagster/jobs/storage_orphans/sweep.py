@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.door.sides import AWS, conditional_delete_of
+from filejobs_dagster.door.sides import AWS
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
@@ -268,14 +268,9 @@ class Sweep:
             f"enough ago. Removing up to {self._request.limit:,}, the oldest first.",
         )
         bucket = self._storage.bucket
-        with self._context.database.transaction(self._context.connection) as cursor:
-            conditional = conditional_delete_of(cursor, bucket.endpoint_url, bucket.bucket)
         try:
             manner = manner_of(
-                self._storage.client,
-                bucket.bucket,
-                purge_versions=bucket.purge_versions,
-                conditional=conditional,
+                self._storage.client, bucket.bucket, purge_versions=bucket.purge_versions
             )
         except (VersioningUnknown, BucketUnavailable) as error:
             raise JobFailed(f"{error} Nothing was deleted.") from error

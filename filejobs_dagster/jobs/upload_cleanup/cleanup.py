@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.door.sides import conditional_delete_of
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_cleanup.claims import (
@@ -98,16 +97,11 @@ class Cleanup:
 
     def _manner(self) -> Manner:
         """In which manner this bucket removes; nothing is tried out."""
-        with self._books.reading() as cursor:
-            conditional = conditional_delete_of(
-                cursor, self._storage.endpoint_url, self._storage.bucket
-            )
         try:
             return manner_of(
                 self._storage.client,
                 self._storage.bucket,
                 purge_versions=self._storage.purge_versions,
-                conditional=conditional,
             )
         except VersioningUnknown as error:
             raise JobFailed(f"{error} Nothing was claimed.") from error

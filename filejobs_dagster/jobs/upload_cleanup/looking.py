@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from filejobs_dagster.jobs.upload_cleanup.totals import ALREADY_GONE, NEVER_ARRIVED, SUPERSEDED
+from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.removal import Expected
 from filejobs_dagster.objects.targets import Target
@@ -72,7 +73,9 @@ def look(
             absent.append(row)
         elif not isinstance(sighting, Present):
             findings.failures.append((row, f"looking at the object: {sighting}"))
-        elif _is_another(row, sighting):
+        elif (another := _is_another(row, sighting)) is None:
+            findings.failures.append((row, _doubt(row, sighting)))
+        elif another:
             findings.outcomes.append((row, SUPERSEDED))
         elif sighting.lock is not None:
             findings.locked.append((row, sighting.lock))
@@ -89,11 +92,26 @@ def look(
     return ready
 
 
-def _is_another(row: Upload, found: Present) -> bool:
-    """True when the object is not the one that was stored: somebody wrote under the same key."""
-    if row.etag and found.etag:
-        return row.etag != found.etag
-    return row.size is not None and row.size != found.size
+def _is_another(row: Upload, found: Present) -> bool | None:
+    """True when the object is not the one that was stored: somebody wrote under the same key.
+
+    None when a weak ETag agrees and the size does not bear it out: then nobody can tell.
+    """
+    etags = agreement(row.etag, found.etag)
+    if etags == "weakly":
+        return False if row.size == found.size else None
+    if etags == "unknown":
+        return row.size is not None and row.size != found.size
+    return etags == "different"
+
+
+def _doubt(row: Upload, found: Present) -> str:
+    size = "no size" if row.size is None else f"{row.size} bytes"
+    return (
+        f"the server answers with the weak ETag {found.etag} and {found.size} bytes, and the row "
+        f"has {row.etag} and {size}: whether it is that object cannot be told. Something in front "
+        "of the server rewrites its answers; let this client reach the server itself"
+    )
 
 
 def _expected(row: Upload, found: Present) -> Expected:

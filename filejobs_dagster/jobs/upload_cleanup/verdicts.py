@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _judge_object(row: Uncertain, found: Present, request: Request) -> Verdict:
 
 
 def _difference(row: Uncertain, found: Present) -> str | None:
-    if row.etag and found.etag and row.etag != found.etag:
+    if agreement(row.etag, found.etag) == "different":
         return f"the object's ETag is {found.etag} and was to be {row.etag}"
     if row.size is not None and row.size != found.size:
         return f"the object has {found.size} bytes and was to have {row.size}"

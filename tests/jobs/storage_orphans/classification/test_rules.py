@@ -36,13 +36,17 @@ class BucketForTests:
         return ("",) if self.owns_whole_bucket else self.owns
 
 
+class Nobody:
+    """In the place of a client: nothing is asked."""
+
+
 @settings(max_examples=300)
 @given(KEYS, st.booleans())
 def test_what_the_gate_keeps_for_ever_is_no_suspect_and_the_other_way_round(
     key: str, whole: bool
 ) -> None:
     bucket = BucketForTests([] if whole else ["files/"], whole)
-    gate = Gate(cast("Any", None), bucket, cast("Any", None))
+    gate = Gate(cast("Any", Nobody()), bucket, cast("Any", None))
     rules = Rules.of(bucket)
     raw = key.encode()
     suspected = (
