@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
@@ -281,6 +282,13 @@ class Database:
                 if read_only:
                     cursor.execute("SET TRANSACTION READ ONLY")
                 yield cursor
+                if connection.info.transaction_status is TransactionStatus.INERROR:
+                    # Somebody caught the error. PostgreSQL answers such a COMMIT with ROLLBACK,
+                    # which the client library takes for a success.
+                    raise psycopg.errors.InFailedSqlTransaction(
+                        "A statement of this transaction failed, so it cannot be committed: it was "
+                        "rolled back."
+                    )
                 # What came so far was said by statements. What comes now, COMMIT says.
                 warnings.clear()
         finally:
