@@ -107,7 +107,8 @@ def _beginning_and_claim(statements: list[str]) -> str:
     begins = those_that(statements, "SELECT set_config('search_path'")
     _, asked, rest = begins.partition("set_config('synchronous_commit'")
     asks = f"SELECT …,\n       {asked}{rest}" if asked else "-- no word of synchronous_commit"
-    return f"BEGIN;\n\n{asks};\n\n{those_that(statements, 'DELETE FROM file')};\n\nCOMMIT;"
+    claim = those_that(statements, "DELETE FROM file")
+    return "\n\n".join(["BEGIN;", f"{asks};", f"{claim};", "COMMIT;"])
 
 
 def _set_the_scene(server: EmbeddedPostgres, scene: Scene, store: Store) -> None:
