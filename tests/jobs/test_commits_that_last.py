@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ import pytest
 
 from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
-from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres import connect
@@ -26,7 +24,6 @@ from filejobs_dagster.postgres.connect import Connection, Database
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.prove.observe import watch
 from tests.installation import Installation, make_installation
-from tests.jobs import conftest
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import files_of
 from tests.jobs.storage_orphans.conftest import Sweeper
@@ -275,46 +272,6 @@ def test_control_where_the_session_decides_a_row_comes_back_without_its_bytes(
     run_into_a_crash(server, installation, scene)
 
     assert scene.broken()
-
-
-@pytest.mark.parametrize(
-    "careless", [False, True], ids=["proof", "CONTROL a proof that only reads"]
-)
-def test_a_reference_that_was_dropped_asynchronously_does_not_come_back_without_its_bytes(
-    server: EmbeddedPostgres,
-    installation: Installation,
-    client: S3Client,
-    monkeypatch: pytest.MonkeyPatch,
-    careless: bool,
-) -> None:
-    commit_asynchronously(server, installation)
-    installation.execute("CREATE TABLE avatar (key text)")
-    installation.execute("INSERT INTO avatar VALUES (%s)", (KEY,))
-    installation.document["buckets"]["uploads"]["sources"] = [
-        {"name": "avatars", "sql": "select key from avatar", "min_rows": 0}
-    ]
-    scene = of_upload_reservations(installation, client)
-    remove = Removal.remove
-
-    def forgotten_right_after_the_claim(self: Any, keys: Any) -> None:
-        installation.execute("DELETE FROM avatar")
-        remove(self, keys)
-
-    def only_read(self: RunContext) -> None:
-        self.lease.prove()
-        with self.database.transaction(self.connection, read_only=True) as cursor:
-            self.progress.must_be_open(cursor)
-
-    monkeypatch.setattr(Removal, "remove", forgotten_right_after_the_claim)
-    # A heartbeat would take it to the disk by chance.
-    silent = replace(conftest.QUICK, heartbeat=timedelta(hours=1))
-    monkeypatch.setattr(conftest, "QUICK", silent)
-    if careless:
-        monkeypatch.setattr(RunContext, "prove_alive", only_read)
-
-    run_into_a_crash(server, installation, scene)
-
-    assert bool(installation.execute("SELECT FROM avatar")) is careless
 
 
 # --- the synchronous standby is away -------------------------------------------------------------
