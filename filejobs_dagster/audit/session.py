@@ -33,7 +33,7 @@ _SETTINGS = {
     "transaction_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
-_WRITING = {"client_encoding": "UTF8", "DateStyle": "ISO", "synchronous_commit": "on"}
+_WRITING = {"client_encoding": "UTF8", "DateStyle": "ISO"}
 _SINCE = {"transaction_timeout": 170000}
 
 
@@ -68,8 +68,7 @@ def snapshot(database: Database, connection: Connection) -> Iterator[psycopg.Cur
 def set_writing(cursor: psycopg.Cursor[TupleRow]) -> None:
     """Make the settings of whoever writes seals and receipts, until the transaction ends.
 
-    A note holds a character that LATIN1 does not have. And a pin must never be ahead of what the
-    server would remember after a crash, whatever the session's `synchronous_commit` says.
+    A note holds a character that LATIN1 does not have.
     """
     for name, value in _WRITING.items():
         cursor.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))

@@ -13,13 +13,19 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.output import one_line
 from filejobs_dagster.embedded.missing import EmbeddedExtraMissingError
 from filejobs_dagster.ledger.sanitize import LOG_LIMIT, sanitize, sanitize_exception
-from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.postgres.connect import CommitUnconfirmed, DatabaseUnavailable
 from filejobs_dagster.postgres.migrate import MigrationRefused
 from filejobs_dagster.settings import SettingsError
 
 TRACEBACK_VARIABLE = "FILEJOBS_TRACEBACK"
 
-_TEACHING = (DatabaseUnavailable, MigrationRefused, EmbeddedExtraMissingError, SettingsError)
+_TEACHING = (
+    CommitUnconfirmed,
+    DatabaseUnavailable,
+    MigrationRefused,
+    EmbeddedExtraMissingError,
+    SettingsError,
+)
 """Errors whose own message says what was tried, what was found and what to do."""
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.door.belonging import Belonging
 from filejobs_dagster.door.clocks import Clocks
+from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.server import Server
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 GUARDS: tuple[Guard, ...] = (
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
+    Commits(),
     Clocks(),
     Server(),
 )

@@ -52,6 +52,11 @@ INITDB_OPTIONS: tuple[str, ...] = (
 )
 NOT_DURABLE: tuple[str, ...] = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
+_WRITERS = """
+SELECT pid FROM pg_stat_activity
+ WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer', 'autovacuum launcher')
+"""
+
 
 class EmbeddedPostgresError(Exception):
     """The embedded PostgreSQL cannot be started, or its directory is in use."""
@@ -183,6 +188,24 @@ class EmbeddedPostgres:
     def kill(self) -> None:
         """Go down at once, as in a crash, and stay down until `restart()`."""
         self._end(signal.SIGQUIT)
+
+    def keep_log_in_memory(self) -> None:
+        """Halt the processes that write the log, and data, beside the commits, until `crash()`.
+
+        What is committed asynchronously then stays in memory, as it may on any server for up to
+        three times its `wal_writer_delay`; a commit that waits for the disk writes it all.
+        """
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            for (pid,) in connection.execute(_WRITERS).fetchall():
+                os.kill(pid, signal.SIGSTOP)
+
+    def crash(self) -> None:
+        """Kill every process with SIGKILL, and stay down until `restart()`.
+
+        What the server had handed to the operating system is kept: this is no loss of power.
+        """
+        self._end(signal.SIGKILL)
+        end_leftover_server(self._place.data)
 
     def restart(self) -> None:
         """Stop if running, then start again on the same data and the same `url`.

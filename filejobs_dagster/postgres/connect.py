@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from psycopg.errors import Diagnostic
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 
@@ -41,8 +44,49 @@ _UNREADABLE = (psycopg.ProgrammingError, UnicodeError)
 """`%ba` in a password is no UTF-8 once it is decoded."""
 
 
+_BEGINNING = """
+SELECT set_config('search_path', %s, true),
+       set_config('TimeZone', 'UTC', true),
+       -- The only forms that the client reads; the order of day and month stays.
+       set_config('DateStyle', 'ISO', true),
+       set_config('IntervalStyle', 'postgres', true),
+       set_config('lock_timeout', %s, true),
+       set_config('statement_timeout', %s, true),
+       -- A policy that hides rows must raise, not look like "nothing is due".
+       set_config('row_security', 'off', true),
+       set_config('idle_in_transaction_session_timeout', '5min', true),
+       -- Bytes go once this is committed, so it must outlive a crash, whatever role, database or
+       -- server say. remote_apply waits for more than on does; all the others for less.
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit')
+                      WHEN 'remote_apply' THEN 'remote_apply'
+                      ELSE 'on'
+                  END, true)
+"""
+
+
 class DatabaseUnavailable(Exception):
     """The database could not be reached; the message says where and what to check."""
+
+
+class CommitUnconfirmed(psycopg.OperationalError):
+    """A COMMIT came back, and its transaction may all the same be lost: no bytes may go for it.
+
+    Nor may the transaction be tried again: on this server it has usually been committed.
+
+    Attributes:
+        said: The server's own sentence.
+    """
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"PostgreSQL came back from COMMIT with a warning: {said}. What was written may be on "
+            "this server alone, and is lost when another one takes over, so it is taken for not "
+            "committed: nothing was deleted because of it. See that the standbys of "
+            "synchronous_standby_names are there (docs/failover.md), then run the job again. Rows "
+            "may be gone; taking their objects away is the task of storage_orphans."
+        )
+        self.said = said
 
 
 class RevealsSecret(Protocol):
@@ -210,31 +254,47 @@ class Database:
 
         Yields:
             A cursor inside the transaction.
+
+        Raises:
+            CommitUnconfirmed: COMMIT came back with a warning.
+            psycopg.Error: The transaction was rolled back, or the connection broke.
         """
-        with connection.transaction(), connection.cursor() as cursor:
-            cursor.execute(
-                """
-                SELECT set_config('search_path', %s, true),
-                       set_config('TimeZone', 'UTC', true),
-                       -- The only forms that the client reads; the order of day and month stays.
-                       set_config('DateStyle', 'ISO', true),
-                       set_config('IntervalStyle', 'postgres', true),
-                       set_config('lock_timeout', %s, true),
-                       set_config('statement_timeout', %s, true),
-                       -- A policy that hides rows must raise, not look like "nothing is due".
-                       set_config('row_security', 'off', true),
-                       set_config('idle_in_transaction_session_timeout', '5min', true)
-                """,
-                (
-                    # pg_temp last: a temporary table of that name must not shadow ours.
-                    sql.Identifier(self.schema).as_string(connection) + ", pg_temp",
-                    _milliseconds(self.lock_timeout),
-                    "0" if unlimited else _milliseconds(self.statement_timeout),
-                ),
-            )
-            if read_only:
-                cursor.execute("SET TRANSACTION READ ONLY")
-            yield cursor
+        warnings: list[str] = []
+
+        def note(said: Diagnostic) -> None:
+            # It is read here, because it is gone when the handler returns. A warning of a deferred
+            # trigger has no say in the commit, and is told by its context: where it was raised.
+            if said.severity_nonlocalized == "WARNING" and not said.context:
+                warnings.append(said.message_primary or "(no text)")
+
+        connection.add_notice_handler(note)
+        try:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.execute(
+                    _BEGINNING,
+                    (
+                        # pg_temp last: a temporary table of that name must not shadow ours.
+                        sql.Identifier(self.schema).as_string(connection) + ", pg_temp",
+                        _milliseconds(self.lock_timeout),
+                        "0" if unlimited else _milliseconds(self.statement_timeout),
+                    ),
+                )
+                if read_only:
+                    cursor.execute("SET TRANSACTION READ ONLY")
+                yield cursor
+                if connection.info.transaction_status is TransactionStatus.INERROR:
+                    # Somebody caught the error. PostgreSQL answers such a COMMIT with ROLLBACK,
+                    # which the client library takes for a success.
+                    raise psycopg.errors.InFailedSqlTransaction(
+                        "A statement of this transaction failed, so it cannot be committed: it was "
+                        "rolled back."
+                    )
+                # What came so far was said by statements. What comes now, COMMIT says.
+                warnings.clear()
+        finally:
+            connection.remove_notice_handler(note)
+        if warnings:
+            raise CommitUnconfirmed(warnings[0])
 
 
 def application_name(purpose: str) -> str:

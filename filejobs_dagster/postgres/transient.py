@@ -18,7 +18,10 @@ TRANSIENT = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.LockNotAvailable,
 )
-"""All of them are raised before a commit, never by one: trying again cannot do a thing twice."""
+"""All of them are raised before a commit, never by one: trying again cannot do a thing twice.
+
+`CommitUnconfirmed` is none of them: on this server its transaction has been committed.
+"""
 
 TRIES = 4
 

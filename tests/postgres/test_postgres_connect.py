@@ -16,11 +16,13 @@ import pytest
 
 from filejobs_dagster.postgres.connect import (
     APPLICATION_NAME_BYTES,
+    CommitUnconfirmed,
     Database,
     DatabaseUnavailable,
     application_name,
     close_after_interrupt,
 )
+from filejobs_dagster.postgres.transient import trying_again
 from tests.postgres.backends import is_connected, set_for_database, wait_until
 
 if TYPE_CHECKING:
@@ -92,6 +94,97 @@ def test_no_setting_outlives_its_transaction(database_url: str, ends_well: bool)
         "TimeZone": "UTC",
         "idle_in_transaction_session_timeout": "300000",
     }
+
+
+@pytest.mark.parametrize(
+    ("usual", "effective"),
+    [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ],
+)
+def test_every_transaction_commits_durably_whatever_the_session_has(
+    database_url: str, usual: str, effective: str
+) -> None:
+    database = Database(database_url)
+    with database.connect("test") as connection:
+        connection.execute(f"SET synchronous_commit = {usual}")
+        with database.transaction(connection) as cursor:
+            cursor.execute("SHOW synchronous_commit")
+            assert cursor.fetchone() == (effective,)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == (usual,)
+
+
+def test_a_commit_that_comes_back_with_a_warning_is_none_and_is_not_tried_again(
+    database_url: str, connection: psycopg.Connection
+) -> None:
+    database = Database(database_url)
+    tries = []
+
+    def ends_itself() -> None:
+        tries.append("a try")
+        with database.transaction(writer) as cursor:
+            # The COMMIT that follows finds no transaction, and warns.
+            cursor.execute("COMMIT")
+
+    with database.connect("test") as writer:
+        # CONTROL: the client library alone takes it for a success.
+        with writer.transaction():
+            writer.execute("COMMIT")
+        with pytest.raises(CommitUnconfirmed, match="there is no transaction in progress"):
+            trying_again(ends_itself)
+        assert tries == ["a try"]
+        # What was said of one transaction is not held against the next.
+        with database.transaction(writer) as cursor:
+            cursor.execute("INSERT INTO file (storage_key) VALUES ('files/a')")
+    assert connection.execute("SELECT storage_key FROM file").fetchall() == [("files/a",)]
+
+
+def test_what_statements_and_triggers_warn_of_is_not_held_against_the_commit(
+    database_url: str, connection: psycopg.Connection
+) -> None:
+    connection.execute(
+        "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE WARNING 'a file'; RETURN NULL; END $$"
+    )
+    connection.execute(
+        "CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON file DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION warn()"
+    )
+    database = Database(database_url)
+    heard: list[str | None] = []
+    with database.connect("test") as writer:
+        writer.add_notice_handler(lambda said: heard.append(said.message_primary))
+        with database.transaction(writer) as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(1)")
+            cursor.execute("INSERT INTO file (storage_key) VALUES ('files/a')")
+    assert heard == ["you don't own a lock of type ExclusiveLock", "a file"]
+    assert connection.execute("SELECT count(*) FROM file").fetchone() == (1,)
+
+
+def test_a_transaction_whose_error_somebody_caught_does_not_look_committed(
+    database_url: str, connection: psycopg.Connection
+) -> None:
+    database = Database(database_url)
+
+    def careless(cursor: psycopg.Cursor) -> None:
+        cursor.execute("INSERT INTO file (storage_key) VALUES ('files/a')")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            cursor.execute("SELECT 1 / 0")
+
+    with database.connect("test") as writer:
+        # CONTROL: the client library says nothing, and nothing was committed.
+        with writer.transaction(), writer.cursor() as cursor:
+            careless(cursor)
+        assert connection.execute("SELECT count(*) FROM file").fetchone() == (0,)
+        with (
+            pytest.raises(psycopg.errors.InFailedSqlTransaction, match="rolled back"),
+            database.transaction(writer) as cursor,
+        ):
+            careless(cursor)
 
 
 def test_a_transaction_commits_at_its_end_and_rolls_back_on_an_error(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.postgres.connect import CommitUnconfirmed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,8 @@ class SourceRefused(JobFailed):
 
 def because(error: BaseException) -> Any:
     """The database's own sentence, or the kind of the error."""
+    if isinstance(error, CommitUnconfirmed):
+        return error.said
     diagnostics = getattr(error, "diag", None)
     return getattr(diagnostics, "message_primary", None) or type(error).__name__
 

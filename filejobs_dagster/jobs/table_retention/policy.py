@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from filejobs_dagster.jobs.table_retention.look import Plan
-from filejobs_dagster.jobs.table_retention.refused import RuleRefused, is_gone, said
+from filejobs_dagster.jobs.table_retention.refused import RuleRefused, ends_the_run, said
 from filejobs_dagster.jobs.table_retention.resolving import resolve
 from filejobs_dagster.jobs.table_retention.session import reading
 from filejobs_dagster.postgres.clock import database_now
@@ -65,7 +65,7 @@ def examined(
         except RuleRefused as refused:
             yield Examined(rule, refused=refused.found, advice=refused.advice)
         except psycopg.Error as error:
-            if is_gone(connection):
+            if ends_the_run(error, connection):
                 raise
             yield Examined(
                 rule,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
+from filejobs_dagster.postgres.connect import CommitUnconfirmed
+
 
 class RuleRefused(Exception):
     """The rule cannot be carried out as it is; the other rules go on.
@@ -19,9 +21,9 @@ class RuleRefused(Exception):
         self.advice = advice
 
 
-def is_gone(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
-    """Tell whether the connection broke, so that no rule can go on."""
-    return connection.closed or connection.broken
+def ends_the_run(error: psycopg.Error, connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+    """Tell whether no rule can go on: the connection broke, or commits are not confirmed."""
+    return connection.closed or connection.broken or isinstance(error, CommitUnconfirmed)
 
 
 def refuses_rows(error: psycopg.Error) -> bool:

@@ -15,7 +15,7 @@ import psycopg
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.table_retention.look import Plan, counted, oldest
 from filejobs_dagster.jobs.table_retention.record import Record
-from filejobs_dagster.jobs.table_retention.refused import RuleRefused, is_gone, said
+from filejobs_dagster.jobs.table_retention.refused import RuleRefused, ends_the_run, said
 from filejobs_dagster.jobs.table_retention.resolving import resolve
 from filejobs_dagster.jobs.table_retention.session import IN_INDEX_ORDER, reading
 from filejobs_dagster.jobs.table_retention.work import Work
@@ -74,7 +74,7 @@ class Retention:
         except RuleRefused as refused:
             work.failed = work.failed or str(refused)
         except psycopg.Error as error:
-            if is_gone(self._context.connection):
+            if ends_the_run(error, self._context.connection):
                 raise
             if isinstance(error, psycopg.errors.QueryCanceled) and work.plan is not None:
                 work.failed = work.failed or str(work.plan.too_slow())

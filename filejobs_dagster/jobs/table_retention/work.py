@@ -14,7 +14,7 @@ from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.events import facts_of_partition, facts_of_rows
 from filejobs_dagster.jobs.table_retention.refused import (
     RuleRefused,
-    is_gone,
+    ends_the_run,
     refuses_rows,
     said,
 )
@@ -135,7 +135,7 @@ class Work:
         except RuleRefused as refused:
             self.failed = str(refused)
         except psycopg.Error as error:
-            if is_gone(context.connection):
+            if ends_the_run(error, context.connection):
                 raise
             self.failed = f"PostgreSQL refused: {said(error)}"
 
@@ -143,7 +143,7 @@ class Work:
         try:
             taken = trying_again(self._batch, context, records, stage, size)
         except psycopg.Error as error:
-            if is_gone(context.connection):
+            if ends_the_run(error, context.connection):
                 raise
             if isinstance(error, psycopg.errors.QueryCanceled) and not self._locked:
                 raise self._required_plan().too_slow() from None
@@ -275,7 +275,7 @@ class Work:
         try:
             tally = trying_again(self._drop, context, records, partition)
         except psycopg.Error as error:
-            if is_gone(context.connection):
+            if ends_the_run(error, context.connection):
                 raise
             # One by one its rows may still go: what refused the partition may not refuse them.
             self.notes.append(

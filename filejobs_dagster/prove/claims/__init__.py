@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.prove.claims import (
+    asynchronous_commits,
     audit_edited,
     audit_fork,
     bytes_before_commit,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 CLAIMS: list[Claim] = [
     completed_upload.CLAIM,
     bytes_before_commit.CLAIM,
+    asynchronous_commits.CLAIM,
     dry_runs.CLAIM,
     never_run.CLAIM,
     null_counts.CLAIM,
