@@ -113,5 +113,8 @@ def numbers_of(made: Pass) -> Numbers:
             for name, count in made.references.per_source.items()
             if count.keys and not count.in_owns
         ),
+        newest_reference=found.newest_reference,
+        newer=found.newer,
+        own=frozenset(table.name for table in OWN_TABLES),
         coming_and_going=frozenset(table.name for table in OWN_TABLES if table.comes_and_goes),
     )

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 
 QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 NEVER_TRIPS = BreakersSettings(
-    max_orphan_fraction=1, max_ambiguous_fraction=1, max_missing_fraction=1, max_reference_shrink=1
+    max_orphan_fraction=1,
+    max_ambiguous_fraction=1,
+    max_missing_fraction=1,
+    max_reference_shrink=1,
+    max_newer=1_000_000,
 )
 
 Hook = Callable[["RunContext"], None]
