@@ -226,6 +226,15 @@ def test_what_operators_add_is_theirs(world: World) -> None:
         assert world.changes() == ""
 
 
+def test_a_role_without_any_rights_sees_the_same(world: World) -> None:
+    role = f"nobody_{uuid.uuid4().hex}"
+    with world.tampered(f"CREATE ROLE {role}; SET LOCAL ROLE {role}"):
+        assert world.changes() == ""
+    off = "ALTER TABLE file DISABLE TRIGGER ALL"
+    with world.tampered(f"{off}; CREATE ROLE {role}; SET LOCAL ROLE {role}"):
+        assert "file_refuses_key_in_deletion of file is off" in world.changes()
+
+
 @pytest.mark.parametrize(
     ("statement", "who"),
     [
