@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.door.belonging import Belonging
 from filejobs_dagster.door.clocks import Clocks
+from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.server import Server
 from filejobs_dagster.door.tables import Tables
 
@@ -16,6 +17,7 @@ GUARDS: tuple[Guard, ...] = (
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
     Tables(),
+    Doubt(),
     Clocks(),
     Server(),
 )

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import pytest
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
+from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.doubt import Doubt
+from filejobs_dagster.door.guard import Refusal
 from filejobs_dagster.jobs.storage_orphans.request import Override
+from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings.orphans import BreakersSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from filejobs_dagster.registry import RegisteredJob
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 
@@ -25,6 +32,30 @@ def put_so_long_ago(sweep: Sweeper, days: Mapping[str, int]) -> None:
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     for key, ago in days.items():
         there[key].last_modified = now - timedelta(days=ago)
+
+
+def enter(sweep: Sweeper, job: RegisteredJob) -> None:
+    installation = sweep.installation
+    door = Door(job, installation.settings(), sweep.client, entry="uploads")
+    with installation.database.connect("door") as connection:
+        door.enter(installation.database, connection, logging.getLogger("door"), live=True)
+
+
+def test_a_pass_that_finds_the_database_as_new_as_the_bucket_lets_other_jobs_in_again(
+    sweep: Sweeper,
+) -> None:
+    sweep.min_age = timedelta(hours=48)
+    lost = {f"files/lost/{days}": days for days in range(3, 8)}
+    put_so_long_ago(sweep, {"files/used": 20, **lost})
+    sweep.refer("files/used")
+    sweep.adopt()
+    normal = NEVER_TRIPS.model_copy(update={"max_newer": 4})
+    assert not sweep("dry", breakers=normal).ok
+    with pytest.raises(Refusal):
+        enter(sweep, BY_NAME["upload_reservations"])
+    sweep.refer(*lost)
+    assert sweep("dry", breakers=normal).ok
+    enter(sweep, BY_NAME["upload_reservations"])
 
 
 def test_a_database_that_looks_older_than_the_bucket_is_not_believed(sweep: Sweeper) -> None:
@@ -46,10 +77,20 @@ def test_a_database_that_looks_older_than_the_bucket_is_not_believed(sweep: Swee
     assert sweep.installation.keys() >= everything
     assert sweep.candidates() == {}
 
-    # CONTROL: who passes over it loses files that were in use.
+    # Every job that goes by rows is told, until somebody says for the record that they are right.
     override = Override(("database_older",), "the uploads of these days failed")
-    assert sweep(breakers=BreakersSettings(), override=override).ok
-    assert sweep(breakers=NEVER_TRIPS).acted == 8
+    assert sweep("dry", breakers=BreakersSettings(), override=override).ok
+    for job in JOBS:
+        if job.touches & Doubt.protects:
+            with pytest.raises(Refusal, match="The database looks older than bucket") as refused:
+                enter(sweep, job)
+            assert "7 objects without a reference are newer" in str(refused.value)
+
+    # CONTROL: who passes over it loses files that were in use.
+    assert sweep(breakers=BreakersSettings(), override=override).acted == 8
+    [event] = sweep.events("storage_orphans.breakers.overridden")
+    assert event["reason"] == "the uploads of these days failed"
+    enter(sweep, BY_NAME["deleted_files"])
     assert everything - sweep.installation.keys() == {f"files/lost/{n}" for n in range(2, 10)}
 
 
