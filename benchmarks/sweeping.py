@@ -40,7 +40,11 @@ if TYPE_CHECKING:
     from filejobs_dagster.ledger.words import Mode
 
 NEVER_TRIPS = BreakersSettings(
-    max_orphan_fraction=1, max_ambiguous_fraction=1, max_missing_fraction=1, max_reference_shrink=1
+    max_orphan_fraction=1,
+    max_ambiguous_fraction=1,
+    max_missing_fraction=1,
+    max_reference_shrink=1,
+    max_newer=1_000_000,
 )
 """They are read and said; but a bucket of nothing but orphans is to be measured, too."""
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from psycopg.conninfo import make_conninfo
 
+from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli.output import print_error
 from filejobs_dagster.postgres import migrate as migrations
 from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.inventory import changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,27 +54,51 @@ def migrate(
     A file that was changed after it had been applied is refused, and so is a database that a newer
     version has migrated. The role needs CREATE on the schema.
 
+    Then compares the schema with what the migrations make: a trigger that somebody switched off,
+    a constraint that is gone. Each is named with the statement that mends it, which is left to you.
+
     [bold]Examples[/bold]
       filejobs migrate --dry-run
       filejobs migrate --dry-run | psql -v ON_ERROR_STOP=1 "$OWNER_URL"
       filejobs migrate --database-url-env OWNER_URL --schema filejobs
 
     [bold]Exit codes[/bold]
-      0   everything is applied, or was already
-      1   refused or failed; nothing was changed
+      0   everything is applied, or was already, and is there
+      1   refused or failed, and nothing was changed; or something of what
+          the migrations made is gone, off or another thing by now
       64  called wrongly
     """
     database = _database(Invocation.of(context), database_url_env, schema)
     if dry_run:
         sys.stdout.write(_script(database))
+        _require_unchanged(database)
         return
     # A first look, because it says what is wrong with an address without repeating the address.
     migrations.outstanding(database)
     applied = migrations.migrate(make_conninfo(database.url, **database.tls), database.schema)
     for migration in applied:
         typer.echo(f"applied {migration.name}")
+    _require_unchanged(database)
     if not applied:
         typer.echo(f"nothing to do: the schema {database.schema} is up to date")
+
+
+def _require_unchanged(database: Database) -> None:
+    """Name what is not as the migrations made it, unless some of them are outstanding."""
+    with (
+        database.connect("what the migrations made") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        if migrations.outstanding_in(cursor):
+            return
+        found = changes(cursor, database.schema)
+    if found:
+        print_error(
+            f"Every migration is applied, and the schema {database.schema} is not as they made it:"
+            + "".join(f"\n- {change}" for change in found)
+            + "\nLive runs are refused meanwhile. Find out who changed it, and mend it."
+        )
+        raise typer.Exit(exits.FAILED)
 
 
 def _database(invocation: Invocation, variable: str | None, schema: str | None) -> Database:
@@ -97,7 +124,7 @@ def _database(invocation: Invocation, variable: str | None, schema: str | None) 
 def _script(database: Database) -> str:
     outstanding = migrations.outstanding(database)
     if not outstanding:
-        return f"-- nothing to do: the schema {database.schema} is up to date\n"
+        return f"-- nothing to do: no migration is outstanding for the schema {database.schema}\n"
     return migration_script(outstanding, database.schema, make_schema=_lacks_schema(database))
 
 

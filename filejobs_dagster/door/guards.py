@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.door.belonging import Belonging
 from filejobs_dagster.door.clocks import Clocks
 from filejobs_dagster.door.commits import Commits
+from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.server import Server
+from filejobs_dagster.door.tables import Tables
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.guard import Guard
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 GUARDS: tuple[Guard, ...] = (
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
+    Tables(),
+    Doubt(),
     Commits(),
     Clocks(),
     Server(),

@@ -124,11 +124,17 @@ def outstanding(database: Database) -> list[Migration]:
         database.connect("a look at the migrations") as connection,
         database.transaction(connection, read_only=True) as cursor,
     ):
-        cursor.execute("SELECT to_regclass('filejobs_migration') IS NOT NULL")
-        row = cursor.fetchone()
-        if row is None or not row[0]:
-            return list(shipped())
-        return _outstanding(cursor, shipped())
+        return outstanding_in(cursor)
+
+
+def outstanding_in(cursor: psycopg.Cursor[TupleRow]) -> list[Migration]:
+    """The same, in a transaction of the database.
+
+    Raises:
+        MigrationRefused: An applied file was changed, or the database is ahead of this version.
+    """
+    cursor.execute("SELECT to_regclass('filejobs_migration') IS NOT NULL")
+    return _outstanding(cursor, shipped()) if one(cursor)[0] else list(shipped())
 
 
 def _wait_for_other_migrations(cursor: psycopg.Cursor[TupleRow]) -> None:

@@ -28,7 +28,11 @@ AFTER_LISTING = "Reading all references"
 BEFORE_DELETING = "were seen by an earlier run"
 
 _ALL_MAY_GO = BreakersSettings(
-    max_orphan_fraction=1, max_missing_fraction=1, max_ambiguous_fraction=1, max_reference_shrink=1
+    max_orphan_fraction=1,
+    max_missing_fraction=1,
+    max_ambiguous_fraction=1,
+    max_reference_shrink=1,
+    max_newer=1_000_000,
 )
 """Breakers would end a demonstration with three objects before it shows anything."""
 

@@ -35,10 +35,11 @@ class BreakersSettings(Section):
         examples=[1_000_000_000_000],
     )
     max_reference_shrink: Fraction = Field(
-        default=0.2,
+        default=0.05,
         description="The largest share of the references (of all, and of each source) that may "
-        "have vanished since the last complete pass.",
-        examples=[0.2],
+        "have vanished since the last complete pass, beyond the rows that jobs have removed. Of "
+        "few references up to five may vanish, and no more than a fifth.",
+        examples=[0.05],
     )
     max_ambiguous_fraction: Fraction = Field(
         default=0.05,
@@ -58,6 +59,14 @@ class BreakersSettings(Section):
         description="So many ambiguous or missing objects never trip a breaker, whatever their "
         "share: reservations name objects that have not arrived.",
         examples=[10],
+    )
+    max_newer: StrictInt = Field(
+        default=4,
+        ge=0,
+        description="How many objects without a reference may be newer, by more than min_age, "
+        "than the newest object with one. More of them mean that the database is older than the "
+        "bucket: it was restored from a backup, or is a copy.",
+        examples=[4],
     )
 
 

@@ -217,9 +217,9 @@ def _(a: Attack) -> None:
 
 @tamper(
     "insert an event between, number and chain anew",
-    "CP_NO_EVENT HOLD_MISMATCH SEAL_HEAD SEAL_ROOT",
-    "CP_NO_EVENT HOLD_MISMATCH PIN_HEAD PIN_ROOT SEAL_HEAD SEAL_ROOT",
-    "CP_NO_EVENT EV_LINK HOLD_MISMATCH",
+    "CP_NO_EVENT HOLD_MISMATCH SEAL_HEAD SEAL_ROOT TABLES",
+    "CP_NO_EVENT HOLD_MISMATCH PIN_HEAD PIN_ROOT SEAL_HEAD SEAL_ROOT TABLES",
+    "CP_NO_EVENT EV_LINK HOLD_MISMATCH TABLES",
 )
 def _(a: Attack) -> None:
     a.run("ALTER TABLE audit_event DROP CONSTRAINT audit_event_one_child_per_parent")
@@ -252,7 +252,12 @@ def _(a: Attack) -> None:
     a.run("SELECT FROM audit_append_many('a', ARRAY['{\"false\":true}'])")
 
 
-@tamper("shorten a hash", "EV_HASH EV_LINK SEAL_ROOT", "EV_HASH EV_LINK PIN_ROOT SEAL_ROOT", "")
+@tamper(
+    "shorten a hash",
+    "EV_HASH EV_LINK SEAL_ROOT TABLES",
+    "EV_HASH EV_LINK PIN_ROOT SEAL_ROOT TABLES",
+    "TABLES",
+)
 def _(a: Attack) -> None:
     a.run("ALTER TABLE audit_event DROP CONSTRAINT audit_event_hashes_are_sha256")
     a.run("UPDATE audit_event SET hash = '\\x00' WHERE chain_id = 'a' AND seq = 80")
@@ -261,6 +266,16 @@ def _(a: Attack) -> None:
 @tamper("an infinite time", "EV_HASH EV_TIME", "EV_HASH EV_TIME", "")
 def _(a: Attack) -> None:
     a.run("UPDATE audit_event SET recorded_at = 'infinity' WHERE chain_id = 'a' AND seq = 80")
+
+
+@tamper("switch the triggers of the log off", "TABLES", "TABLES", "TABLES")
+def _(a: Attack) -> None:
+    a.run("ALTER TABLE audit_event DISABLE TRIGGER ALL")
+
+
+@tamper("put a view in the place of the events", "TABLES", "TABLES", "TABLES")
+def _(a: Attack) -> None:
+    a.run("ALTER TABLE audit_event RENAME TO kept; CREATE VIEW audit_event AS SELECT * FROM kept")
 
 
 @tamper("edit the genesis in the head row", "GENESIS", "GENESIS", "GENESIS")

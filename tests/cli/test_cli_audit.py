@@ -127,6 +127,21 @@ class TestVerify:
         assert incremental.exit_code == 0, "below the pin it does not look: the documented miss"
         assert json.loads(incremental.stdout)["chains"][0]["mode"] == "incremental"
 
+    def test_a_trigger_of_the_log_that_is_off_exits_with_2_and_is_named(self, desk: Desk) -> None:
+        seal(desk)
+        desk.connection.execute("ALTER TABLE file DISABLE TRIGGER ALL")
+        said = desk.call("verify")
+        assert said.exit_code == 1, "no event is doubted for the sake of another table"
+        assert "warning collectors: TABLES: the trigger file_refuses_changed_key" in said.stdout
+        desk.connection.execute("ALTER TABLE audit_event DISABLE TRIGGER audit_event_never_changed")
+        said = desk.call("verify")
+        assert said.exit_code == 2
+        told = " ".join(said.stdout.split())
+        assert (
+            "FINDING collectors: TABLES: the trigger audit_event_never_changed of audit_event is "
+            "off (ALTER TABLE public.audit_event ENABLE TRIGGER audit_event_never_changed)." in told
+        )
+
     def test_one_chain_may_be_named_and_an_unknown_one_is_told(self, desk: Desk) -> None:
         tell(desk, {"kind": "x"}, chain="application")
         seal(desk, "application")

@@ -112,6 +112,21 @@ def test_a_dry_run_with_nothing_to_do_is_still_sql(desk: Desk) -> None:
     assert said.stdout.startswith("-- nothing to do")
 
 
+def test_a_schema_that_was_tampered_with_is_not_up_to_date(desk: Desk) -> None:
+    desk.connection.execute("ALTER TABLE file DISABLE TRIGGER ALL")
+    desk.connection.execute("ALTER TABLE file ENABLE TRIGGER ALL")
+    desk.connection.execute("DROP RULE job_run_never_updated ON job_run")
+    for arguments in ((), ("--dry-run",)):
+        said = desk.call("migrate", *arguments)
+        assert said.exit_code == 1
+        assert "up to date" not in said.output
+        assert (
+            "(ALTER TABLE public.file ENABLE ALWAYS TRIGGER file_refuses_key_in_deletion)"
+            in said.stderr
+        )
+        assert "the rule job_run_never_updated of job_run is gone" in said.stderr
+
+
 def test_a_changed_applied_file_is_refused_with_its_name(desk: Desk) -> None:
     desk.connection.execute("UPDATE filejobs_migration SET checksum = 'changed' WHERE number = 1")
     for arguments in ((), ("--dry-run",)):

@@ -14,6 +14,7 @@ from filejobs_dagster.audit.rows import (
     genesis,
 )
 from filejobs_dagster.audit.verify.registry import Finding, check
+from filejobs_dagster.postgres.inventory import SETTING, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +37,19 @@ def genesis_is_right(evidence: Evidence) -> Iterable[Finding]:
     """The head row holds the genesis of its own name."""
     if evidence.head is not None and evidence.head.genesis != genesis(evidence.chain):
         yield Finding("GENESIS", "The genesis in audit_chain is not that of the chain's name.")
+
+
+@check
+def tables_are_as_they_were_made(evidence: Evidence) -> Iterable[Finding]:
+    """The log's tables refuse what they were made to refuse; the others are only told."""
+    # How a session is set, this one included, changes nothing about what is in the log.
+    changed = [change for change in evidence.changes if change.thing.kind != SETTING]
+    of_the_log = [change for change in changed if change.thing.of_the_log]
+    others = [change for change in changed if not change.thing.of_the_log]
+    if of_the_log:
+        yield Finding("TABLES", f"{told(of_the_log)}.", count=len(of_the_log))
+    if others:
+        yield Finding("TABLES", f"{told(others)}.", count=len(others), severity="warning")
 
 
 def _wrong(evidence: Evidence, code: str, meaning: str) -> Iterable[Finding]:

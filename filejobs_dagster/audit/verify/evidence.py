@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.audit.rows import Boundary, Position, Scan
     from filejobs_dagster.audit.statement import SealStatement
     from filejobs_dagster.audit.tables import ChainRow, CheckpointRow, RestoreRow, SealRow
+    from filejobs_dagster.postgres.inventory import Change
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class Evidence:
         stray_trims: Pinned trims without a row.
         began: When the oldest live event was recorded, as notes write it; None without one.
         standby: Whether this is a standby, which may not have received everything yet.
+        changes: What of the project's tables is not as the migrations made it.
     """
 
     chain: str
@@ -180,6 +182,7 @@ class Evidence:
     stray_trims: list[StrayTrim] = field(default_factory=list)
     began: str | None = None
     standby: bool = False
+    changes: list[Change] = field(default_factory=list)
 
     @property
     def incarnation(self) -> int:

@@ -31,6 +31,7 @@ from filejobs_dagster.audit.verify.evidence import (
 )
 from filejobs_dagster.audit.verify.ranges import claimed_sizes, entry_of, ranges_of
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.inventory import changes
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def load(
         pinned=pinned,
         began=read_beginning(cursor, database, chain),
         standby=is_standby(cursor),
+        changes=changes(cursor, database.schema),
         stray_trims=_stray_trims(cursor, database, policy, chain, pinned=pinned, base=base.seq,
                                  known={row.sha256.hex() for row in checkpoints}),
     )  # fmt: skip

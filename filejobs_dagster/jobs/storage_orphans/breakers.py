@@ -7,6 +7,7 @@ Pure: nothing is read and nothing is written here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ REFERENCE_SHRINK = "reference_shrink"
 AMBIGUOUS_FRACTION = "ambiguous_fraction"
 MISSING_FRACTION = "missing_fraction"
 NOTHING_MATCHED = "nothing_matched"
+DATABASE_OLDER = "database_older"
 
 BREAKERS: tuple[str, ...] = (
     ORPHAN_FRACTION,
@@ -28,6 +30,7 @@ BREAKERS: tuple[str, ...] = (
     AMBIGUOUS_FRACTION,
     MISSING_FRACTION,
     NOTHING_MATCHED,
+    DATABASE_OLDER,
 )
 """Their names, as an override writes them."""
 
@@ -70,6 +73,11 @@ class Limits(Protocol):
         """Ambiguous or missing ones that never trip."""
         ...
 
+    @property
+    def max_newer(self) -> int:
+        """Objects without a reference that may be newer than all that have one."""
+        ...
+
 
 @dataclass(frozen=True)
 class Stranger:
@@ -109,7 +117,11 @@ class Numbers:
         references_owned: Those of them inside owned prefixes.
         missing: Those of the latter whose object was not listed.
         keys_by_source: How many keys each source returned.
+        newest_reference: When the newest object that a source names was modified, in milliseconds
+            since 1970; 0 without one.
+        newer: Orphans and young objects that are newer than that by more than `min_age`.
         strangers: Sources that returned keys, and none inside owned prefixes.
+        own: Sources that are the project's own tables: what its jobs removed there is known.
         coming_and_going: Sources whose keys leave in the course of normal work: fewer of them are
             no loss.
     """
@@ -123,7 +135,10 @@ class Numbers:
     references_owned: int
     missing: int
     keys_by_source: Mapping[str, int] = field(default_factory=dict)
+    newest_reference: int = 0
+    newer: int = 0
     strangers: Sequence[Stranger] = ()
+    own: frozenset[str] = frozenset()
     coming_and_going: frozenset[str] = frozenset()
 
 
@@ -136,12 +151,15 @@ class EarlierPass:
         keys_by_source: How many keys each source returned then.
         same_rules: True when sources and rules were those of today.
         objects: How many objects it listed.
+        removed_since: How many rows of the project's own tables live runs have removed since, at
+            most.
     """
 
     run_id: str
     keys_by_source: Mapping[str, int]
     same_rules: bool
     objects: int = 0
+    removed_since: int = 0
 
 
 @dataclass(frozen=True)
@@ -215,6 +233,7 @@ def read_breakers(
         _ambiguous(numbers, limits, hint),
         _missing(numbers, limits),
         _nothing_matched(numbers, hint),
+        _database_older(numbers, limits),
     )
     return tuple(
         Reading(
@@ -265,37 +284,84 @@ def _orphan_bytes(numbers: Numbers, limits: Limits) -> Reading:
     )
 
 
+FEW = 5
+FIFTH = 0.2
+"""Of few references one is a large share: up to five may vanish, and no more than a fifth."""
+
+
 def _reference_shrink(numbers: Numbers, limits: Limits, earlier: EarlierPass | None) -> Reading:
-    limit = _percent(limits.max_reference_shrink)
+    share = limits.max_reference_shrink
+    limit = _percent(share)
     shrunk = list(_shrunk(numbers, earlier)) if earlier is not None else []
     if not shrunk:
         found = "no earlier pass to compare with" if earlier is None else "no source shrank"
         return Reading(REFERENCE_SHRINK, tripped=False, found=found, limit=limit, advice="")
-    worst, name, before, after = max(shrunk)
+    worst = max(shrunk, key=lambda loss: (loss.over(share), loss.fraction))
     return Reading(
         REFERENCE_SHRINK,
-        worst > limits.max_reference_shrink,
-        f"{name}: {after:,} keys, {before:,} in the last complete pass, {_percent(worst)} fewer",
-        limit,
+        worst.over(share) > 0,
+        str(worst),
+        f"{limit} beyond what was removed by jobs",
         "Was a table emptied or restored, or a query changed? Objects are only orphans when their "
-        "rows are gone for good.",
+        "rows are gone for good. What an application or table_retention removes by itself is not "
+        "known here.",
     )
 
 
-def _shrunk(numbers: Numbers, earlier: EarlierPass) -> Iterator[tuple[float, str, int, int]]:
-    """Each source that returned fewer keys than before: share, name, before, after."""
+@dataclass(frozen=True)
+class _Loss:
+    """Fewer keys than in the last complete pass.
+
+    Attributes:
+        name: Of the source, or all of them.
+        before: Keys then.
+        after: Keys now.
+        removed: How many of them went by live runs, at most.
+    """
+
+    name: str
+    before: int
+    after: int
+    removed: int
+
+    @property
+    def unexplained(self) -> int:
+        """Keys that nobody here has removed."""
+        return max(0, self.before - self.after - self.removed)
+
+    @property
+    def fraction(self) -> float:
+        """The same as a share of all."""
+        return self.unexplained / self.before
+
+    def over(self, share: float) -> float:
+        """By how many keys it is more than may vanish; 0 or less when it is not."""
+        few = min(FEW, max(share, FIFTH) * self.before) if share else 0
+        return self.unexplained - max(share * self.before, few)
+
+    def __str__(self) -> str:
+        """One sentence's part."""
+        said = f"{self.name}: {self.after:,} keys, {self.before:,} in the last complete pass"
+        if self.removed:
+            said += f", at most {self.removed:,} removed by jobs since"
+        return f"{said}, {_percent(self.fraction)} fewer"
+
+
+def _shrunk(numbers: Numbers, earlier: EarlierPass) -> Iterator[_Loss]:
+    """Each source that returned fewer keys than before, and all of them together."""
     earlier_keys = _of_lasting(earlier.keys_by_source, numbers)
     keys = _of_lasting(numbers.keys_by_source, numbers)
     for name, before in earlier_keys.items():
         # A source that was taken out of the settings is a change of the rules, not a loss.
         after = keys.get(name)
         if after is not None and after < before:
-            yield (before - after) / before, f"source {name}", before, after
+            removed = earlier.removed_since if name in numbers.own else 0
+            yield _Loss(f"source {name}", before, after, removed)
     if earlier.same_rules:
         before = sum(earlier_keys.values())
         after = sum(keys.values())
         if after < before:
-            yield (before - after) / before, "all sources", before, after
+            yield _Loss("all sources", before, after, earlier.removed_since)
 
 
 def _of_lasting(keys_by_source: Mapping[str, int], numbers: Numbers) -> dict[str, int]:
@@ -318,12 +384,14 @@ def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:
 
 def _missing(numbers: Numbers, limits: Limits) -> Reading:
     fraction = _fraction(numbers.missing, numbers.references_owned)
+    # An empty listing is no small loss, however few the references are.
+    tolerated = limits.tolerated if numbers.objects else 0
     return Reading(
         MISSING_FRACTION,
-        fraction > limits.max_missing_fraction and numbers.missing > limits.tolerated,
+        fraction > limits.max_missing_fraction and numbers.missing > tolerated,
         f"{numbers.missing:,} of {numbers.references_owned:,} referenced keys inside owns have no "
-        f"object, {_percent(fraction)}",
-        f"{_percent(limits.max_missing_fraction)}, or {limits.tolerated:,} keys",
+        f"object, {_percent(fraction)}" + ("" if numbers.objects else "; nothing was listed"),
+        f"{_percent(limits.max_missing_fraction)}, or {tolerated:,} keys",
         "The listing seems to have ended early: objects that it left out cannot be judged, and "
         "neither can those that it showed. Or the bucket is the wrong one, somebody deleted "
         "objects by hand, or rows of your own tables name uploads that never came.",
@@ -341,6 +409,25 @@ def _nothing_matched(numbers: Numbers, hint: str | None) -> Reading:
         "at least one",
         f"Sources and bucket do not belong together, or a transform is missing. "
         f"{_strangers(numbers)}{hint or _SEE_FORMS}",
+    )
+
+
+def _database_older(numbers: Numbers, limits: Limits) -> Reading:
+    found = "no referenced object to compare with"
+    if numbers.newest_reference:
+        newest = datetime.fromtimestamp(numbers.newest_reference / 1000, timezone.utc)
+        found = (
+            f"{numbers.newer:,} objects without a reference are newer, by more than min_age, than "
+            f"the newest one with a reference ({newest:%Y-%m-%d %H:%M} UTC)"
+        )
+    return Reading(
+        DATABASE_OLDER,
+        numbers.newer > limits.max_newer,
+        found,
+        f"{limits.max_newer:,} objects",
+        "The database looks older than the bucket: was it restored from a backup, or is it a "
+        "copy? Then the rows of these objects are lost, and the objects are in use. If uploads "
+        "really fail in such numbers while none succeeds, find out why first.",
     )
 
 

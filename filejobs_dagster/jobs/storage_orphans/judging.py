@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.door.doubt import forget_doubt, remember_doubt
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.breakers import (
+    DATABASE_OLDER,
     Numbers,
     Reading,
     Stranger,
@@ -23,16 +25,22 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.passing import Pass
-    from filejobs_dagster.jobs.storage_orphans.request import Request
+    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
 
 
 class Judge:
     """Decides whether a run may go on from its pass to its marks."""
 
     def __init__(
-        self, context: RunContext, request: Request, books: Bookkeeping, marks: Marks
+        self,
+        context: RunContext,
+        request: Request,
+        storage: Storage,
+        books: Bookkeeping,
+        marks: Marks,
     ) -> None:
         self._context = context
+        self._storage = storage
         self._request = request
         self._books = books
         self._marks = marks
@@ -53,6 +61,7 @@ class Judge:
         self._books.facts["breakers"] = [reading.as_detail() for reading in readings]
         for reading in readings:
             self._context.log.info("breaker %s", reading)
+        self._tell_every_job(readings)
         blocking = [reading for reading in readings if reading.blocks]
         if blocking:
             self._books.stopped = "breakers: " + ", ".join(one.name for one in blocking)
@@ -61,6 +70,22 @@ class Judge:
         passed_over = [reading for reading in readings if reading.overridden]
         if passed_over:
             self._note_override(passed_over)
+
+    def _tell_every_job(self, readings: Sequence[Reading]) -> None:
+        """Write down whether the database looks older than the bucket: other jobs go by its rows.
+
+        A dry run does, too: what it has found holds for a live one. That it passes over the
+        breaker opens no door, because no audit event says so.
+        """
+        older = next(reading for reading in readings if reading.name == DATABASE_OLDER)
+        bucket, entry = self._storage.bucket, self._storage.entry
+        with self._context.database.transaction(self._context.connection) as cursor:
+            self._context.progress.must_be_open(cursor)
+            if older.tripped and not (older.overridden and self._context.live):
+                run_id = self._context.identity.run_id
+                remember_doubt(cursor, bucket, entry, run_id, older.found)
+            else:
+                forget_doubt(cursor, bucket, entry)
 
     def _blocked(self, blocking: Sequence[Reading]) -> str:
         who = "This run is blocked" if self._context.live else "A live run would be blocked"
@@ -113,5 +138,8 @@ def numbers_of(made: Pass) -> Numbers:
             for name, count in made.references.per_source.items()
             if count.keys and not count.in_owns
         ),
+        newest_reference=found.newest_reference,
+        newer=found.newer,
+        own=frozenset(table.name for table in OWN_TABLES),
         coming_and_going=frozenset(table.name for table in OWN_TABLES if table.comes_and_goes),
     )

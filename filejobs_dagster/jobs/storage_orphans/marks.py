@@ -18,6 +18,7 @@ from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.postgres.locks import exclusive_lock, is_held
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.postgres.transient import trying_again
+from filejobs_dagster.registry import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,9 @@ MOST_IN_A_STEP = 20_000
 
 PASSES_KEPT = 1000
 """Of each bucket, the newest: a run compares itself with the last, and asks for an equal one."""
+
+_REMOVING = [job.name for job in JOBS if job.deletes_bytes and "rows" in job.touches]
+"""Jobs that remove rows which name keys."""
 
 _BEHIND_EVERY_KEY = b"\xff" * 1025
 
@@ -108,9 +112,11 @@ class Marks:
     def last_pass(self) -> EarlierPass | None:
         """The last complete pass over the bucket, whatever its rules."""
         with self._reading() as cursor:
-            cursor.execute(statements.COMPLETE_BEFORE, self._values)
+            cursor.execute(statements.COMPLETE_BEFORE, {**self._values, "removing": _REMOVING})
             row = cursor.fetchone()
-        return None if row is None else EarlierPass(row[0], row[1], bool(row[2]), row[3])
+        if row is None:
+            return None
+        return EarlierPass(row[0], row[1], bool(row[2]), row[3], removed_since=row[4])
 
     def passed_before(self) -> bool:
         """True when an earlier run completed a pass by these very sources and rules."""

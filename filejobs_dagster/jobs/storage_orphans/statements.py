@@ -254,8 +254,14 @@ DELETE FROM orphan_pass
               LIMIT 1)
 """
 
+# What live runs removed since, at most: of a run that was at work meanwhile, all of it.
 COMPLETE_BEFORE = """
-SELECT run_id, keys_by_source, fingerprint = %(fingerprint)s, objects
+SELECT run_id, keys_by_source, fingerprint = %(fingerprint)s, objects,
+       (SELECT coalesce(sum(acted), 0)::bigint
+          FROM job_progress
+         WHERE mode = 'live'
+           AND job = ANY(%(removing)s)
+           AND heartbeat_at >= orphan_pass.at)
   FROM orphan_pass
  WHERE bucket = %(bucket)s
  ORDER BY at DESC

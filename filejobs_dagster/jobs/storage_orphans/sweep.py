@@ -97,7 +97,8 @@ class Sweep:
         numbers = numbers_of(made)
         first = not self._marks.passed_before()
         self._books.facts["first_pass"] = first
-        Judge(self._context, self._request, self._books, self._marks).judge(made, numbers)
+        judge = Judge(self._context, self._request, self._storage, self._books, self._marks)
+        judge.judge(made, numbers)
         marked = self._mark(made, numbers)
         if reviewed is not None:
             reviewed.agree(made.found.orphans())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
 from filejobs_dagster.jobs.storage_orphans import Request, Storage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.door.guard import Guard
     from filejobs_dagster.embedded.s3 import EmbeddedS3
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
@@ -36,7 +38,11 @@ if TYPE_CHECKING:
 
 QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 NEVER_TRIPS = BreakersSettings(
-    max_orphan_fraction=1, max_ambiguous_fraction=1, max_missing_fraction=1, max_reference_shrink=1
+    max_orphan_fraction=1,
+    max_ambiguous_fraction=1,
+    max_missing_fraction=1,
+    max_reference_shrink=1,
+    max_newer=1_000_000,
 )
 
 Hook = Callable[["RunContext"], None]
@@ -55,6 +61,7 @@ class Sweeper:
         environment: What the settings call the environment.
         when: Called once, in the run's own thread, when a line with that text is logged.
         gate: Makes the gate; a careless one for CONTROL tests.
+        guards: Of the door; fewer of them for CONTROL tests.
     """
 
     installation: Installation
@@ -66,6 +73,7 @@ class Sweeper:
     log: list[str] = field(default_factory=list)
     when: dict[str, Callable[[], object]] = field(default_factory=dict)
     gate: type[Gate] = Gate
+    guards: Sequence[Guard] = GUARDS
 
     @property
     def bucket(self) -> BucketSettings:
@@ -113,7 +121,9 @@ class Sweeper:
     def door(self) -> Door:
         """What a run of the job must prove."""
         settings = self.installation.settings().model_copy(update={"environment": self.environment})
-        return Door(BY_NAME["storage_orphans"], settings, self.client, entry="uploads")
+        return Door(
+            BY_NAME["storage_orphans"], settings, self.client, entry="uploads", guards=self.guards
+        )
 
     def adopt(self) -> None:
         """Write the marker, once."""

@@ -81,6 +81,60 @@ def test_a_bucket_that_lists_nothing_while_rows_name_its_objects_is_not_believed
     assert tripped(gone) == {"missing_fraction"}
 
 
+@pytest.mark.parametrize("few", [1, 10])
+def test_an_empty_listing_is_not_believed_however_few_objects_rows_name(few: int) -> None:
+    gone = Numbers(0, 0, 0, 0, 0, few, few, few)
+    assert tripped(gone) == {"missing_fraction"}
+    assert tripped(gone, BreakersSettings(max_missing_fraction=1)) == set()
+
+
+def test_a_few_orphans_in_a_quiet_installation_are_newer_than_its_last_upload() -> None:
+    newest = 1_700_000_000_000
+    quiet = replace(SANE, newest_reference=newest, newer=4)
+    assert tripped(quiet) == set()
+    assert tripped(replace(quiet, newer=5)) == {"database_older"}
+    assert tripped(replace(quiet, newer=5), BreakersSettings(max_newer=5)) == set()
+    reading = only("database_older", read_breakers(quiet, LIMITS, None))
+    assert "the newest one with a reference (2023-11-14 22:13 UTC)" in reading.found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "removed", "trips"),
+    [
+        (209, 192, 0, True),  # eight per cent
+        (100, 92, 0, True),
+        (100, 95, 0, False),
+        (10, 8, 0, False),
+        (10, 7, 0, True),
+        (3, 2, 0, True),
+        (100_000, 95_000, 0, False),
+        (100_000, 94_999, 0, True),
+        (100_000, 50_000, 45_000, False),
+        (100_000, 50_000, 44_999, True),
+        (100, 92, 9, False),
+    ],
+)
+def test_more_references_than_jobs_removed_are_missed(
+    before: int, after: int, removed: int, trips: bool
+) -> None:
+    numbers = replace(SANE, keys_by_source={"file": after}, own=frozenset({"file"}))
+    earlier = EarlierPass("run", {"file": before}, same_rules=True, removed_since=removed)
+    assert tripped(numbers, earlier=earlier) == ({"reference_shrink"} if trips else set())
+
+
+def test_what_jobs_removed_from_their_own_tables_explains_no_loss_elsewhere() -> None:
+    numbers = replace(SANE, keys_by_source={"file": 100, "avatars": 92}, own=frozenset({"file"}))
+    earlier = EarlierPass("run", {"file": 100, "avatars": 100}, same_rules=True, removed_since=1000)
+    assert tripped(numbers, earlier=earlier) == {"reference_shrink"}
+
+
+def test_no_loss_at_all_is_what_a_limit_of_zero_asks_for() -> None:
+    numbers = replace(SANE, keys_by_source={"file": 999})
+    earlier = EarlierPass("run", {"file": 1000}, same_rules=True)
+    limits = BreakersSettings(max_reference_shrink=0)
+    assert tripped(numbers, limits, earlier=earlier) == {"reference_shrink"}
+
+
 def test_a_few_missing_or_ambiguous_objects_are_tolerated_whatever_their_share() -> None:
     small = Numbers(20, 10, 0, 0, 10, 20, 20, 10)
     assert tripped(small) == set()

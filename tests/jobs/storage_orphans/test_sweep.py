@@ -14,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from filejobs_dagster.jobs.storage_orphans import Override, ReportPlace, marks
+from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.settings.orphans import BreakersSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 from tests.jobs.storage_orphans.odd_keys import ODD_KEYS, ORPHAN, PROTECT, REWRITES
@@ -256,9 +257,9 @@ def test_a_tripped_breaker_marks_nothing_fails_the_run_and_prints_every_number(
         assert outcome.detail["first_pass"] is True
         assert "9 orphans of 10 owned objects, 90 %; limit: 10 %" in str(outcome.error)
         assert outcome.detail["stopped_reason"] == "breakers: orphan_fraction"
-        assert len(outcome.detail["breakers"]) == 7
+        assert len(outcome.detail["breakers"]) == len(BREAKERS)
     assert sweep.candidates() == {}
-    assert sum(line.startswith("breaker ") for line in sweep.log) == 14
+    assert sum(line.startswith("breaker ") for line in sweep.log) == 2 * len(BREAKERS)
     assert sweep.installation.value("SELECT count(*) FROM orphan_pass") == 0
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.door.tables import Tables
 from filejobs_dagster.objects.gate import Gate
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ AFTER_REFERENCES = "Comparing."
 BEFORE_INTENT = "were seen by an earlier run"
 OLD = "files/old"
 REFER = "INSERT INTO file (state, storage_key) VALUES ('ready', 'files/old')"
+TRIGGERS_OFF = "ALTER TABLE file DISABLE TRIGGER ALL"
 REFER_ELSEWHERE = "INSERT INTO account (avatar_key) VALUES ('files/old')"
 
 
@@ -144,8 +147,8 @@ def test_a_transaction_that_does_not_end_defers_the_batch_and_says_who_it_is(
     assert result["why"] == "older transactions"
 
 
-def test_after_the_intent_the_projects_table_refuses_the_key_with_a_hint(sweep: Sweeper) -> None:
-    sweep.seen_before(OLD)
+def refer_after_the_intent(sweep: Sweeper) -> list[psycopg.Error]:
+    """A client refers to the old object between a run's intent and its deletion; or is refused."""
     refused: list[psycopg.Error] = []
 
     def late(**_: object) -> None:
@@ -158,11 +161,36 @@ def test_after_the_intent_the_projects_table_refuses_the_key_with_a_hint(sweep: 
 
     sweep.client.meta.events.register_first("before-call.s3.DeleteObject", late)
     sweep.client.meta.events.register_first("before-call.s3.DeleteObjects", late)
+    return refused
+
+
+def test_after_the_intent_the_projects_table_refuses_the_key_with_a_hint(sweep: Sweeper) -> None:
+    sweep.seen_before(OLD)
+    refused = refer_after_the_intent(sweep)
     outcome = sweep()
     assert outcome.acted == 1
     assert refused
     assert "new key" in str(refused[0].diag.message_hint)
     assert not sweep.installation.has_row(OLD)
+
+
+def test_a_trigger_that_is_switched_off_while_a_run_works_stops_it(sweep: Sweeper) -> None:
+    sweep.seen_before(OLD)
+    sweep.when[BEFORE_INTENT] = lambda: sweep.installation.execute(TRIGGERS_OFF)
+    refer_after_the_intent(sweep)
+    outcome = sweep()
+    assert "the trigger file_refuses_key_in_deletion of file is off" in str(outcome.error)
+    assert sweep.installation.has_object(OLD)
+
+
+def test_control_without_the_guard_the_object_of_a_late_reference_is_lost(sweep: Sweeper) -> None:
+    sweep.seen_before(OLD)
+    sweep.guards = [guard for guard in GUARDS if not isinstance(guard, Tables)]
+    sweep.installation.execute(TRIGGERS_OFF)
+    assert not refer_after_the_intent(sweep)
+    assert sweep().acted == 1
+    assert sweep.installation.has_row(OLD)
+    assert not sweep.installation.has_object(OLD), "a row without its object"
 
 
 def test_a_derived_object_stays_when_its_owner_becomes_referenced_meanwhile(

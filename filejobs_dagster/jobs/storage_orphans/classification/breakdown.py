@@ -72,6 +72,7 @@ class Breakdown:
         now: The moment from which ages are counted, in milliseconds since 1970.
         count: Objects.
         bytes: Their bytes.
+        newest: When the newest was modified, in milliseconds since 1970; 0 when none is known.
         largest: The largest first.
         oldest: The oldest first; without those of unknown age.
     """
@@ -79,6 +80,7 @@ class Breakdown:
     now: int
     count: int = 0
     bytes: int = 0
+    newest: int = 0
     largest: list[Shown] = field(default_factory=list)
     oldest: list[Shown] = field(default_factory=list)
     _ages: list[list[int]] = field(default_factory=lambda: [[0, 0] for _ in AGE_NAMES])
@@ -100,6 +102,7 @@ class Breakdown:
         self._add_samples(columns, because)
         self.count += len(keys)
         self.bytes += total
+        self.newest = max(self.newest, *modified)
         self._add_prefixes(keys, sizes, total)
         self._add_ages(sizes, modified, total)
         self._add_extremes(keys, sizes, modified)

@@ -113,6 +113,7 @@ class _Work:
         self._references = references
         self._rules = rules
         self._cutoff = cutoff
+        self._now = now
         self._scratch = scratch
         self._on_progress = on_progress
         self._breakdowns = {name: Breakdown(now) for name in CLASSES}
@@ -124,6 +125,7 @@ class _Work:
         self._suspects = Shelf(scratch, "suspects")
         self._orphans = Shelf(scratch, "orphans")
         self._kept: Spool = scratch.spool("kept")
+        self._newer = 0
 
     def match(self, listed: ListedObjects) -> None:
         """Set apart what a source names exactly."""
@@ -158,6 +160,7 @@ class _Work:
             self._suspects.put(selected(columns, suspected))
             if not all(suspected):
                 self._count(columns, verdicts)
+            self._note_newer(selected(columns, [kind == YOUNG for kind, _ in verdicts]))
             tell()
         self._joined.unreferenced.remove()
 
@@ -170,13 +173,10 @@ class _Work:
         for columns in self._suspects.rows():
             rows = dict(cursor.take_through(columns[0][-1]))
             if not rows:
-                self._breakdowns[ORPHAN].add(columns)
-                self._orphans.put(columns)
+                self._add_orphans(columns)
                 continue
             is_orphan = [key not in rows for key in columns[0]]
-            orphans = selected(columns, is_orphan)
-            self._breakdowns[ORPHAN].add(orphans)
-            self._orphans.put(orphans)
+            self._add_orphans(selected(columns, is_orphan))
             near = selected(columns, [not it for it in is_orphan])
             self._keep(AMBIGUOUS, near, [rows[key] for key in near[0]])
         self._suspects.remove()
@@ -192,6 +192,8 @@ class _Work:
             references=joined.references,
             missing=joined.missing,
             awaited=joined.awaited,
+            newest_reference=joined.referenced.newest,
+            newer=self._newer,
             missing_samples=tuple(joined.missing_samples),
             unmatched=tuple(
                 NearMatch(key, row)
@@ -239,6 +241,18 @@ class _Work:
         return False
 
     # Counting ---------------------------------------------------------------------------------
+
+    def _add_orphans(self, columns: Columns) -> None:
+        self._breakdowns[ORPHAN].add(columns)
+        self._orphans.put(columns)
+        self._note_newer(columns)
+
+    def _note_newer(self, columns: Columns) -> None:
+        """Count what lies far behind the newest object that a source names."""
+        newest = self._joined.referenced.newest
+        if newest:
+            behind = newest + (self._now - self._cutoff)
+            self._newer += sum(moment > behind for moment in columns[2])
 
     def _count(self, columns: Columns, verdicts: list[tuple[str | None, bytes]]) -> None:
         for name in {kind for kind, _ in verdicts if kind is not None}:

@@ -43,7 +43,11 @@ class Classification:
         missing: Those in owned prefixes that have no object and should have one.
         awaited: Those in owned prefixes that have no object, because the upload of a reservation
             in the project's own table has not come.
-        missing_samples: A few of these.
+        newest_reference: When the newest object that a source names was modified, in milliseconds
+            since 1970; 0 without one.
+        newer: Orphans and young objects that are newer than that, by more than what makes an
+            object young.
+        missing_samples: A few missing ones.
         ambiguous_samples: A few ambiguous objects with the rows that may mean them.
         unmatched: Pairs of an object that no source names and a key that no object has, with the
             same file name: what a missing transform looks like.
@@ -55,6 +59,8 @@ class Classification:
     references: int
     missing: int
     awaited: int
+    newest_reference: int
+    newer: int
     missing_samples: Sequence[Key]
     unmatched: Sequence[NearMatch]
     _orphans: Shelf

@@ -1,0 +1,131 @@
+"""A database that knows less than the bucket is not believed; each test ends with its CONTROL."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+
+from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.doubt import Doubt
+from filejobs_dagster.door.guard import Refusal
+from filejobs_dagster.jobs.storage_orphans.request import Override
+from filejobs_dagster.registry import BY_NAME, JOBS
+from filejobs_dagster.settings.orphans import BreakersSettings
+from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from filejobs_dagster.registry import RegisteredJob
+    from tests.jobs.storage_orphans.conftest import Sweeper
+
+
+def put_so_long_ago(sweep: Sweeper, days: Mapping[str, int]) -> None:
+    """Objects of that age. The embedded server is this process's, so that they can be made old."""
+    sweep.put(*days)
+    there = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[sweep.installation.bucket].keys
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    for key, ago in days.items():
+        there[key].last_modified = now - timedelta(days=ago)
+
+
+def enter(sweep: Sweeper, job: RegisteredJob) -> None:
+    installation = sweep.installation
+    door = Door(job, installation.settings(), sweep.client, entry="uploads")
+    with installation.database.connect("door") as connection:
+        door.enter(installation.database, connection, logging.getLogger("door"), live=True)
+
+
+def test_a_pass_that_finds_the_database_as_new_as_the_bucket_lets_other_jobs_in_again(
+    sweep: Sweeper,
+) -> None:
+    sweep.min_age = timedelta(hours=48)
+    lost = {f"files/lost/{days}": days for days in range(3, 8)}
+    put_so_long_ago(sweep, {"files/used": 20, **lost})
+    sweep.refer("files/used")
+    sweep.adopt()
+    normal = NEVER_TRIPS.model_copy(update={"max_newer": 4})
+    assert not sweep("dry", breakers=normal).ok
+    with pytest.raises(Refusal):
+        enter(sweep, BY_NAME["upload_reservations"])
+    sweep.refer(*lost)
+    assert sweep("dry", breakers=normal).ok
+    enter(sweep, BY_NAME["upload_reservations"])
+
+
+def test_a_database_that_looks_older_than_the_bucket_is_not_believed(sweep: Sweeper) -> None:
+    sweep.min_age = timedelta(hours=48)
+    known = [f"files/{number:03d}" for number in range(200)]
+    lost = {f"files/lost/{days}": days for days in range(1, 10)}
+    put_so_long_ago(sweep, {key: 10 + number for number, key in enumerate(known)} | lost)
+    sweep.refer(*known)
+    everything = {*known, *lost}
+
+    for mode in ("dry", "live"):
+        outcome = sweep(mode, breakers=BreakersSettings())
+        said = str(outcome.error)
+        assert ("A live run would be blocked" in said) is (mode == "dry")
+        assert "by database_older, so nothing was marked and nothing deleted" in said
+        assert "7 objects without a reference are newer, by more than min_age" in said
+        assert "The database looks older than the bucket" in said
+        assert "would_collect" not in outcome.detail
+    assert sweep.installation.keys() >= everything
+    assert sweep.candidates() == {}
+
+    # Every job that goes by rows is told, until somebody says for the record that they are right.
+    override = Override(("database_older",), "the uploads of these days failed")
+    assert sweep("dry", breakers=BreakersSettings(), override=override).ok
+    for job in JOBS:
+        if job.touches & Doubt.protects:
+            with pytest.raises(Refusal, match="The database looks older than bucket") as refused:
+                enter(sweep, job)
+            assert "7 objects without a reference are newer" in str(refused.value)
+
+    # CONTROL: who passes over it loses files that were in use.
+    assert sweep(breakers=BreakersSettings(), override=override).acted == 8
+    [event] = sweep.events("storage_orphans.breakers.overridden")
+    assert event["reason"] == "the uploads of these days failed"
+    enter(sweep, BY_NAME["deleted_files"])
+    assert everything - sweep.installation.keys() == {f"files/lost/{n}" for n in range(2, 10)}
+
+
+def test_references_that_are_gone_and_that_no_job_removed_are_not_believed(sweep: Sweeper) -> None:
+    known = [f"files/{number:03d}" for number in range(75)]
+    sweep.put(*known)
+    sweep.refer(*known)
+    normal = BreakersSettings(max_newer=1000)
+    assert sweep(breakers=normal).ok
+    lost = known[:6]
+    sweep.installation.execute("DELETE FROM file WHERE storage_key = ANY(%s)", (lost,))
+
+    for mode in ("dry", "live"):
+        outcome = sweep(mode, breakers=normal)
+        assert "by reference_shrink, so nothing was marked" in str(outcome.error)
+        assert "source file: 69 keys, 75 in the last complete pass, 8 % fewer" in str(outcome.error)
+        assert "would_collect" not in outcome.detail
+    assert sweep.installation.keys() >= set(known)
+
+    # What jobs have removed since is no loss; what they did before is none of this.
+    sweep.installation.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, acted,"
+        " heartbeat_at) VALUES"
+        " ('before', 'test', 'deleted_files', 'live', 'cli', 'x', 6, now() - interval '1 day'),"
+        " ('dry', 'test', 'deleted_files', 'dry', 'cli', 'x', 6, now()),"
+        " ('history', 'test', 'run_history', 'live', 'cli', 'x', 6, now())"
+    )
+    assert "by reference_shrink" in str(sweep("dry", breakers=normal).error)
+    sweep.installation.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, acted)"
+        " VALUES ('since', 'test', 'deleted_files', 'live', 'cli', 'x', 6)"
+    )
+    outcome = sweep("dry", breakers=normal)
+    assert outcome.ok, outcome.error
+
+    # CONTROL: who believes the loss deletes what was in use.
+    assert sweep(breakers=NEVER_TRIPS).acted == 6
+    assert set(known) - sweep.installation.keys() == set(lost)
