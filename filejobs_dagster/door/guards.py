@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.door.belonging import Belonging
 from filejobs_dagster.door.clocks import Clocks
 from filejobs_dagster.door.server import Server
+from filejobs_dagster.door.sources import Sources
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.guard import Guard
@@ -15,5 +16,6 @@ GUARDS: tuple[Guard, ...] = (
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
     Clocks(),
+    Sources(),
     Server(),
 )

@@ -428,7 +428,7 @@ def _outside_of_owns(said: Mapping[str, Any]) -> Iterator[Found]:
                     "write transforms that lead to the keys as the bucket lists them",
                 ),
             )
-    patterns = [
+    patterns: list[tuple[Steps, Any]] = [
         (("rewrites", index, "match"), part(rewrite, "match"))
         for index, rewrite in enumerate(items(said.get("rewrites")))
     ]
