@@ -283,7 +283,7 @@ class ReferenceCheck:
         raise ReferencesUnknown(
             f"Source {query.name!r} says that {display_key(key)!r} is in use (its row says "
             f"{display_key(written)!r}), and its own check before a deletion does not know that "
-            f"key; of {len(keys)} sampled keys it does not know {len(unknown)}. Their objects would "
+            f"key; it does not know {len(unknown)} of {len(keys)} samples. Their objects would "
             "look unreferenced. "
             + (
                 "Let recheck_sql return those of the keys in $1 that are in use as they stand in "

@@ -157,10 +157,11 @@ class OperatorQuery:
         """
         key = _bytes_of(column)
         return (
-            f"WITH some AS MATERIALIZED (SELECT {key} AS key FROM {self._wrapped('source(key)')} "
+            "WITH sampled AS MATERIALIZED "
+            f"(SELECT {key} AS key FROM {self._wrapped('source(key)')} "
             f"WHERE octet_length({key}) > 0 LIMIT $2::bigint) "
-            "(SELECT key FROM some LIMIT $1::bigint) UNION ALL "
-            "(SELECT key FROM some ORDER BY "
+            "(SELECT key FROM sampled LIMIT $1::bigint) UNION ALL "
+            "(SELECT key FROM sampled ORDER BY "
             "position('%'::bytea IN key) + position('?'::bytea IN key) = 0, random() "
             "LIMIT $1::bigint)"
         )
