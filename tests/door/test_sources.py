@@ -119,7 +119,8 @@ CREATE POLICY ours ON remote.asset USING (tenant = 'us');
 CREATE EXTENSION postgres_fdw;
 CREATE SERVER elsewhere FOREIGN DATA WRAPPER postgres_fdw
     OPTIONS (host '%(host)s', port '%(port)s', dbname '%(dbname)s');
-CREATE USER MAPPING FOR CURRENT_USER SERVER elsewhere OPTIONS (user 'door_reader', password 'reader');
+CREATE USER MAPPING FOR CURRENT_USER SERVER elsewhere
+    OPTIONS (user 'door_reader', password 'reader');
 CREATE FOREIGN TABLE asset (key text) SERVER elsewhere
     OPTIONS (schema_name 'remote', table_name 'asset');
 CREATE VIEW asset_view AS SELECT key FROM asset WHERE key IS NOT NULL;
