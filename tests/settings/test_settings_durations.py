@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import pytest
 from hypothesis import given
@@ -79,17 +79,18 @@ def _sections(annotation: object) -> Iterator[type[Section]]:
 def _advice_for_a_bare_number(field: FieldInfo) -> str:
     if "timedelta" not in str(field.annotation):
         return ""
-    kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    kind: Any = field.annotation
+    if field.metadata:
+        kind = Annotated[(kind, *field.metadata)]
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(kind).validate_python(5)
     return str(refused.value)
 
 
 def test_only_what_waits_is_advised_of_shorter_units_than_days() -> None:
+    models: list[type[Section]] = [Settings, *map(model_of, JOB_NAMES)]
     advice = {
-        name: _advice_for_a_bare_number(field)
-        for model in (Settings, *map(model_of, JOB_NAMES))
-        for name, field in _fields(model)
+        name: _advice_for_a_bare_number(field) for model in models for name, field in _fields(model)
     }
     assert {name for name, said in advice.items() if "write 5s, 5m or 5h" in said} == {
         *("connect_timeout", "statement_timeout", "lock_timeout", "max_runtime", "stale_after"),
