@@ -213,9 +213,23 @@ def test_the_one_encoded_key_of_many_is_among_the_samples(
     assert "files/my%20photo.jpg" not in {key for (key,) in first}
 
 
-def test_a_source_that_cannot_be_asked_lets_nobody_in(world: World) -> None:
-    with pytest.raises(Refusal, match=r"(?s)'gone' could not be asked.* Nothing was touched"):
-        world.found(world.settings({"name": "gone", "sql": "select key from nowhere"}))
+@pytest.mark.parametrize("job", DELETING)
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select key from nowhere", "could not be asked which keys it names"),
+        ("select path from poster where false", "returned 0 keys, and at least 1 are expected"),
+    ],
+)
+def test_a_source_that_does_not_answer_lets_no_live_run_in(
+    world: World, job: str, sql: str, said: str
+) -> None:
+    settings = world.settings({"name": "avatars", "sql": sql})
+    with pytest.raises(Refusal) as refused:
+        world.enter(job, settings)
+    assert f"Source 'avatars' {said}" in str(refused.value)
+    dry = world.enter(job, settings, live=False).detail
+    assert said in dry["would_be_refused"][0]
 
 
 def test_empty_values_and_keys_that_no_bucket_has_are_no_samples(world: World) -> None:
