@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.doctor.finding import Finding, ok
+from filejobs_dagster.doctor.finding import Finding, ok, warning
 from filejobs_dagster.references.check import ReferenceCheck
 
 if TYPE_CHECKING:
@@ -23,7 +23,16 @@ def check_sources(
         ReferencesUnknown: A source does not answer as it must.
     """
     with ReferenceCheck(connection, settings.sources, schema=database.schema) as references:
-        references.preflight()
+        remarks = references.examine()
     declared = ", ".join(source.name for source in settings.sources)
     with_declared = f" and {declared}" if declared else ""
-    yield ok(f"sources {entry}", f"the project's own tables{with_declared} answer")
+    if remarks:
+        yield warning(
+            f"sources {entry}",
+            "; ".join(remarks),
+            "make sure that no row is hidden there: an object that a hidden row names would go",
+        )
+        return
+    yield ok(
+        f"sources {entry}", f"the project's own tables{with_declared} answer and know their keys"
+    )

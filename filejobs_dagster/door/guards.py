@@ -10,6 +10,7 @@ from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.server import Server
 from filejobs_dagster.door.tables import Tables
+from filejobs_dagster.door.sources import Sources
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.guard import Guard
@@ -21,5 +22,6 @@ GUARDS: tuple[Guard, ...] = (
     Doubt(),
     Commits(),
     Clocks(),
+    Sources(),
     Server(),
 )

@@ -86,7 +86,7 @@ def outside(name: str, number: int, most: int) -> list[str]:
 def too_long(name: str, text: str, most: timedelta, *, least: timedelta) -> list[str]:
     """A sentence when the text is no duration, or none within the bounds."""
     try:
-        duration = parse_duration(text)
+        duration = parse_duration(text, waits=most <= timedelta(days=1))
     except ValueError as error:
         return [f"{name}: {error}."]
     if least <= duration <= most:

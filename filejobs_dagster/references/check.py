@@ -14,11 +14,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed
 from filejobs_dagster.references.columns import only_column
 from filejobs_dagster.references.operator import Column, OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
+from filejobs_dagster.references.plans import reads_of
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ LOCK_TIMEOUT = timedelta(seconds=10)
 
 PROBE = "filejobs/preflight"
 """A key to ask for; whether a source names it does not matter."""
+
+
+SAMPLES = 500
+"""So many of the first keys of a source, and as many by chance, must be known to its own check."""
+
+SAMPLED_AMONG = 100_000
+"""Rows: those by chance are taken from so many, so that no table is read as a whole."""
 
 
 class ReferenceCheck:
@@ -115,6 +124,25 @@ class ReferenceCheck:
             for query in queries:
                 # The very statement that decides later: too slow for one key is too slow.
                 self._named_by_query(cursor, query, [PROBE])
+
+    def examine(self) -> tuple[str, ...]:
+        """Prove of every source that it answers, shows every row, and knows its own keys.
+
+        Returns:
+            Remarks, in sentences without a full stop: what of the sources cannot be looked into.
+
+        Raises:
+            ReferencesUnknown: As `preflight`; or something in a query may hide rows, and nobody
+                has checked that by hand; or a key that a source yields is none that it knows.
+        """
+        remarks: list[str] = []
+        for cursor, tables, queries in self._by_database():
+            for table in tables:
+                self._named_by_table(cursor, table, [])
+            for query in queries:
+                remarks += self._require_every_row(cursor, query)
+                self._require_own_keys(cursor, query)
+        return tuple(remarks)
 
     def named(
         self, keys: Sequence[str], *, claims: Sequence[Claim] = ()
@@ -210,6 +238,61 @@ class ReferenceCheck:
                 "is deleted. Check its SQL, the rights of this role and the search path; if so "
                 "few are normal, lower its min_rows (`min_rows: 0` for a source that may be empty)."
             )
+
+    def _require_every_row(
+        self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery
+    ) -> list[str]:
+        """Look for what may hide rows, and return what remains to be said of it."""
+        column = self._column(cursor, query)
+        with _answering(query.name):
+            looked = [reads_of(cursor, query.keys(column))]
+            if query.recheck_sql is not None:
+                looked.append(reads_of(cursor, query.recheck(), ([PROBE],)))
+        doubted = ", ".join(dict.fromkeys(it for reads in looked for it in reads.doubted))
+        opaque = ", ".join(dict.fromkeys(it for reads in looked for it in reads.opaque))
+        if doubted and not query.rows_checked_by_hand:
+            raise ReferencesUnknown(
+                f"Source {query.name!r} reads {doubted}. Whether rows are hidden there cannot be "
+                "seen from here, and an object that a hidden row names would look unreferenced. "
+                "Ask the table itself (with `database`, where it is on another server). Only when "
+                "you have made sure that every row is shown, write `rows_checked_by_hand: true`."
+            )
+        said = [f"{query.name} reads {doubted}: checked by hand"] if doubted else []
+        if opaque:
+            said.append(f"{query.name} calls {opaque}, and which rows that reads is not seen here")
+        return said
+
+    def _require_own_keys(self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery) -> None:
+        """Ask for keys that the source has just returned, in the snapshot that returned them."""
+        column = self._column(cursor, query)
+        with _answering(query.name):
+            cursor.execute(query.samples(column), (SAMPLES, SAMPLED_AMONG))
+            values = [bytes(value) for (value,) in cursor]
+        keys: dict[str, bytes] = {}
+        for value in values:
+            key = _as_text(query.transforms.apply(value))
+            if key:
+                keys.setdefault(key, value)
+        # The very statement that decides later: too slow for some keys is too slow.
+        known = set(self._named_by_query(cursor, query, list(keys) or [PROBE]))
+        unknown = [key for key in keys if key not in known]
+        if not unknown:
+            return
+        key = unknown[0]
+        written = keys[key].decode("utf-8", "backslashreplace")
+        raise ReferencesUnknown(
+            f"Source {query.name!r} says that {display_key(key)!r} is in use (its row says "
+            f"{display_key(written)!r}), and its own check before a deletion does not know that "
+            f"key; it does not know {len(unknown)} of {len(keys)} samples. Their objects would "
+            "look unreferenced. "
+            + (
+                "Let recheck_sql return those of the keys in $1 that are in use as they stand in "
+                "the bucket, which is what sql and transforms make of a row."
+                if query.recheck_sql is not None
+                else "Its SQL does not return the same rows twice: leave out what depends on "
+                "chance, on an order or on the moment."
+            )
+        )
 
     def _column(self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery) -> Column:
         """Look at what the source returns, once per check."""

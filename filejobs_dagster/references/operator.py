@@ -128,6 +128,11 @@ class OperatorQuery:
         recheck: str | None = getattr(self.source, "recheck_sql", None)
         return recheck
 
+    @property
+    def rows_checked_by_hand(self) -> bool:
+        """True when the operator has made sure that nothing hides rows from the query."""
+        return bool(getattr(self.source, "rows_checked_by_hand", False))
+
     def shape(self) -> str:
         """SQL that returns no row and shows the columns."""
         return f"SELECT * FROM {self._wrapped('source')} LIMIT 0"
@@ -142,6 +147,23 @@ class OperatorQuery:
         return (
             f"SELECT count(*) FROM (SELECT FROM {self._wrapped('source(key)')} "
             f"WHERE octet_length({key}) > 0 LIMIT $1::bigint) AS enough"
+        )
+
+    def samples(self, column: Column) -> str:
+        """SQL that returns some values as bytea, NULL and the empty one not among them.
+
+        The first `$1`, and up to `$1` others by chance among the first `$2`; those first that a
+        transform may decode or cut, because they are where two queries disagree.
+        """
+        key = _bytes_of(column)
+        return (
+            "WITH sampled AS MATERIALIZED "
+            f"(SELECT {key} AS key FROM {self._wrapped('source(key)')} "
+            f"WHERE octet_length({key}) > 0 LIMIT $2::bigint) "
+            "(SELECT key FROM sampled LIMIT $1::bigint) UNION ALL "
+            "(SELECT key FROM sampled ORDER BY "
+            "position('%'::bytea IN key) + position('?'::bytea IN key) = 0, random() "
+            "LIMIT $1::bigint)"
         )
 
     def matches(self, column: Column) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Wait
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section
@@ -92,25 +92,25 @@ class AlertsSettings(Section):
         "status --check are all there is.",
         examples=[[{"name": "on-call", "url": {"env": "FILEJOBS_ALERT_URL"}}]],
     )
-    repeat_after: Annotated[Duration, between(_MINUTE)] | None = Field(
+    repeat_after: Annotated[Wait, between(_MINUTE)] | None = Field(
         default=None,
         description="How long after it was last told an alert that is still open is told again. "
         "Without it, it is told once, and when it is over.",
         examples=["24h"],
     )
-    recovered_after: Annotated[Duration, between(timedelta())] = Field(
+    recovered_after: Annotated[Wait, between(timedelta())] = Field(
         default=timedelta(minutes=5),
         description="How long a condition must be gone before it is called over. It doubles each "
         "time that the condition comes back within a day.",
         examples=["5m"],
     )
-    stuck_after: Annotated[Duration, between(_MINUTE)] | None = Field(
+    stuck_after: Annotated[Wait, between(_MINUTE)] | None = Field(
         default=None,
         description="How long a run may be at work before it is called stuck. Without it, its "
         "job's max_runtime and ten minutes.",
         examples=["2h"],
     )
-    queued_longer_than: Annotated[Duration, between(_SECOND)] = Field(
+    queued_longer_than: Annotated[Wait, between(_SECOND)] = Field(
         default=timedelta(hours=1),
         description="How long a run may wait in Dagster's queue, or for its process, before that "
         "is an alert.",

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from filejobs_dagster.audit.origin import Origin
-from filejobs_dagster.settings.durations import Duration, parse_duration
+from filejobs_dagster.settings.cron import shortest_pause
+from filejobs_dagster.settings.durations import Duration, Wait, duration_in, format_duration
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section, nearest
@@ -186,12 +187,12 @@ class AuditSettings(Section):
         "the database knows better than the database.",
         examples=[{"bucket": "pins", "prefix": "pins/", "keep_for": "800d"}],
     )
-    pin_grace: Annotated[Duration, between(_SECOND)] = Field(
+    pin_grace: Annotated[Wait, between(_SECOND)] = Field(
         default=timedelta(minutes=15),
         description="How long a seal may be without its pin before that is a finding.",
         examples=["15m"],
     )
-    max_pin_age: Annotated[Duration, between(_SECOND)] | None = Field(
+    max_pin_age: Annotated[Wait, between(_SECOND)] | None = Field(
         default=None,
         description="How old the newest pin may be. Older is the finding SEALING_STOPPED. Without "
         "it, only stale_after of audit_seal tells.",
@@ -234,9 +235,20 @@ class AuditSettings(Section):
         """Look at keys and durations together."""
         if said.get("signing_key") is not None and said.get("key_file") is not None:
             yield ("key_file",), mistake("it stands beside signing_key", "keep one of the two")
+        if said.get("unsigned_through") and not said.get("public_keys"):
+            yield (
+                ("unsigned_through",),
+                mistake(
+                    "it says where signatures begin, and without public_keys none is checked",
+                    "write public_keys, or leave it out",
+                ),
+            )
         yield from _locked_too_short(said)
         yield from _same_place(said)
-        retention, least = _duration(said, "retention"), _duration(said, "minimum_retention")
+        retention, least = (
+            duration_in(said.get("retention")),
+            duration_in(said.get("minimum_retention")),
+        )
         if retention is not None and least is not None and least > retention:
             yield (
                 ("minimum_retention",),
@@ -261,6 +273,7 @@ def problems_of_audit(
     """
     for key in ("pins", "archive"):
         yield from _place_among_files(key, audit, buckets)
+    yield from _older_than_pins_get(audit, jobs.get("audit_seal", {}))
     if "audit_trim" not in jobs:
         return
     if audit.get("retention") is None:
@@ -278,6 +291,29 @@ def problems_of_audit(
                 "it is missing, and audit_trim removes only what a copy outside of the database "
                 "covers",
                 "write bucket and prefix, or a folder to try it out",
+            ),
+        )
+
+
+def _older_than_pins_get(audit: Mapping[str, Any], seal: Mapping[str, Any]) -> Iterator[Found]:
+    """Find an age of pins that finds nothing, or that each pin reaches before the next is made."""
+    most = duration_in(audit.get("max_pin_age"))
+    if most is None:
+        return
+    if audit.get("pins") is None:
+        yield (
+            ("audit", "max_pin_age"),
+            mistake("it says how old a pin may be, and pins names no place", "write audit.pins"),
+        )
+        return
+    between_runs = shortest_pause(seal.get("schedule"))
+    if between_runs is not None and most < between_runs:
+        yield (
+            ("audit", "max_pin_age"),
+            mistake(
+                f"it is {format_duration(most)}, and audit_seal makes a pin every "
+                f"{format_duration(between_runs)}: sealing would read stopped in between",
+                f"write more than {format_duration(between_runs)}",
             ),
         )
 
@@ -308,11 +344,11 @@ def _place_among_files(
 
 
 def _locked_too_short(said: Mapping[str, Any]) -> Iterator[Found]:
-    retention = _duration(said, "retention")
+    retention = duration_in(said.get("retention"))
     pins = _part(said.get("pins"))
     if retention is None or pins.get("bucket") is None:
         return
-    keep_for = _duration(pins, "keep_for")
+    keep_for = duration_in(pins.get("keep_for"))
     if keep_for is None and pins.get("keep_for") is not None:
         return  # reported where it stands
     if keep_for is None or keep_for < retention + MARGIN:
@@ -341,14 +377,3 @@ def _part(said: Any) -> Mapping[str, Any]:
     if isinstance(said, Section):
         return {key: getattr(said, key) for key in said.model_fields_set}
     return said if isinstance(said, Mapping) else {}
-
-
-def _duration(said: Mapping[str, Any], key: str) -> timedelta | None:
-    """A duration of the file; None where there is none that can be read."""
-    value = said.get(key)
-    if isinstance(value, timedelta):
-        return value
-    try:
-        return parse_duration(value) if isinstance(value, str) else None
-    except ValueError:
-        return None

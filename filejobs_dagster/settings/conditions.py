@@ -108,6 +108,12 @@ def _condition(text: str) -> str:
         )
     if condition.find(exp.AggFunc, exp.Window):
         raise mistake("the condition counts or sums over several rows", _HOW)
+    if condition.find(exp.Column) is None:
+        raise mistake(
+            "the condition looks at no column, so it is the same for every row: it chooses or "
+            "keeps all of them, or none",
+            _HOW,
+        )
     if any(column.table for column in condition.find_all(exp.Column)):
         raise mistake("a column has a table's name before it", _HOW)
     return text

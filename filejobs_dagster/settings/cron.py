@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from itertools import islice, pairwise
 from typing import Annotated, Any
 
 from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from filejobs_dagster.settings.problems import kind, mistake, shown
 
@@ -39,6 +41,9 @@ _LAST_DAY = re.compile(r"[Ll]")
 _NTH_WEEKDAY = re.compile(r"[0-9A-Za-z]+#[1-5]")
 _NAMES = re.compile(r"[A-Za-z]+")
 _NAMED_FIELDS = frozenset({"month", "day of week"})
+_LOOKED_AT = 50
+"""Moments of a schedule. They only ever make a pause that was found shorter."""
+
 _BEFORE_ALL = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
@@ -62,6 +67,18 @@ def checked_cron(text: str) -> str:
     _check_fields(text, fields)
     _check_comes(text, fields)
     return " ".join(fields)
+
+
+def shortest_pause(said: Any) -> timedelta | None:
+    """The shortest time between two runs of a schedule; None for what is no schedule."""
+    try:
+        expression = checked_cron(said) if isinstance(said, str) else None
+    except PydanticCustomError:
+        return None
+    if expression is None:
+        return None
+    moments = list(islice(CronSim(MACROS.get(expression, expression), _BEFORE_ALL), _LOOKED_AT))
+    return min((later - earlier for earlier, later in pairwise(moments)), default=None)
 
 
 def _macro(text: str) -> str:

@@ -21,20 +21,33 @@ _BARE_NUMBER = re.compile(r"[+-]?[0-9][0-9_]{0,18}(?:\.[0-9]{1,18})?")
 _HOW = "write whole numbers with the units w, d, h, m, s, the largest first: 30s, 1h30m, 90d"
 
 
-def parse_duration(text: str) -> timedelta:
+def parse_duration(text: str, *, waits: bool = False) -> timedelta:
     """Read a duration such as `24h` or `1h30m`.
 
     Args:
         text: Whole numbers, each with a unit (`w`, `d`, `h`, `m`, `s`), the largest unit first and
             each unit once; a leading `-` makes the whole negative.
+        waits: What is advised for a bare number. False for an age or a window: days, because
+            whoever follows advice of a shorter unit would delete earlier. True for what only
+            waits, such as a timeout.
 
     Raises:
         ValueError: It is not such a text. The message says what was found and what would be right.
     """
     try:
-        return _parsed(text)
+        return _parsed(text, waits=waits)
     except _UnreadableError as error:
         raise ValueError(f"{error.found}; {error.expected}") from None
+
+
+def duration_in(said: Any) -> timedelta | None:
+    """What the file says, when it is a duration at all; whether it is one, its field reports."""
+    if isinstance(said, timedelta):
+        return said
+    try:
+        return parse_duration(said) if isinstance(said, str) else None
+    except ValueError:
+        return None
 
 
 def format_duration(duration: timedelta) -> str:
@@ -62,9 +75,9 @@ class _UnreadableError(Exception):
         self.expected = expected
 
 
-def _parsed(text: str) -> timedelta:
+def _parsed(text: str, *, waits: bool) -> timedelta:
     if _BARE_NUMBER.fullmatch(text):
-        raise _without_unit(text)
+        raise _without_unit(text, waits=waits)
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise _UnreadableError(f"{shown(text)} is not a duration", _HOW)
@@ -77,10 +90,12 @@ def _parsed(text: str) -> timedelta:
         raise _UnreadableError(f"{shown(text)} is longer than any calendar", _HOW) from None
 
 
-def _without_unit(text: str) -> _UnreadableError:
+def _without_unit(text: str, *, waits: bool) -> _UnreadableError:
     if "." in text:
         return _UnreadableError(f"{text} has no unit and is not a whole number", _HOW)
     number = int(text)
+    if not waits:
+        return _UnreadableError(f"{text} has no unit", f"write {number}d if it is days")
     choices = [f"{number}s", f"{number}m", f"{number}h"]
     try:
         longer = format_duration(timedelta(seconds=number))
@@ -96,7 +111,15 @@ def _without_unit(text: str) -> _UnreadableError:
     )
 
 
-def _from_file(value: Any) -> timedelta:
+def _age(value: Any) -> timedelta:
+    return _from_file(value, waits=False)
+
+
+def _wait(value: Any) -> timedelta:
+    return _from_file(value, waits=True)
+
+
+def _from_file(value: Any, *, waits: bool) -> timedelta:
     if isinstance(value, timedelta):
         if value.microseconds:
             raise mistake(f"{value} has a fraction of a second", "write whole seconds")
@@ -106,15 +129,18 @@ def _from_file(value: Any) -> timedelta:
     if not isinstance(value, str):
         raise mistake(f"found {kind(value)} where a duration belongs", _HOW)
     try:
-        return _parsed(value)
+        return _parsed(value, waits=waits)
     except _UnreadableError as error:
         raise mistake(error.found, error.expected) from None
 
 
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(_from_file),
-    PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": PATTERN, "examples": ["30s", "1h30m", "90d"]}),
-]
-"""A `timedelta` that the file writes as text with a unit."""
+_WRITTEN = PlainSerializer(format_duration, return_type=str)
+_SCHEMA = WithJsonSchema(
+    {"type": "string", "pattern": PATTERN, "examples": ["30s", "1h30m", "90d"]}
+)
+
+Duration = Annotated[timedelta, BeforeValidator(_age), _WRITTEN, _SCHEMA]
+"""A `timedelta` that the file writes as text with a unit: an age, or a window."""
+
+Wait = Annotated[timedelta, BeforeValidator(_wait), _WRITTEN, _SCHEMA]
+"""The same for what only waits, so that no bytes go earlier when it is short."""

@@ -20,7 +20,7 @@ from pydantic import (
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Wait
 from filejobs_dagster.settings.jobs import (
     JobSettings,
     ReservationSourceSettings,
@@ -29,7 +29,15 @@ from filejobs_dagster.settings.jobs import (
 )
 from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
 from filejobs_dagster.settings.secrets import Secret
-from filejobs_dagster.settings.section import Found, Section, failed, mistakes_in, nearest
+from filejobs_dagster.settings.section import (
+    Found,
+    Section,
+    failed,
+    items,
+    mistakes_in,
+    nearest,
+    part,
+)
 from filejobs_dagster.settings.storage import BucketSettings, overlaps_between, owner_of
 from filejobs_dagster.settings.trigger import TriggerSettings
 from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
@@ -51,17 +59,17 @@ class DatabaseSettings(Section):
         description="The schema of the project's tables.",
         examples=["public"],
     )
-    connect_timeout: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+    connect_timeout: Annotated[Wait, between(_SECOND, _HOUR)] = Field(
         default=timedelta(seconds=10),
         description="How long one attempt to connect may take.",
         examples=["10s"],
     )
-    statement_timeout: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+    statement_timeout: Annotated[Wait, between(_SECOND, _HOUR)] = Field(
         default=timedelta(seconds=30),
         description="How long one statement may take.",
         examples=["30s"],
     )
-    lock_timeout: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+    lock_timeout: Annotated[Wait, between(_SECOND, _HOUR)] = Field(
         default=timedelta(seconds=5),
         description="How long one statement may wait for a lock.",
         examples=["5s"],
@@ -197,6 +205,7 @@ class Settings(Section):
             yield from _unreferenced_derived(jobs, buckets)
             yield from _report_among_files(jobs, buckets)
         yield from problems_of_audit(_part_of_audit(said), jobs, buckets)
+        yield from _unstartable(said.get("trigger"), jobs)
 
     def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
         """The bucket that a job deletes bytes from, with the name of its entry.
@@ -292,6 +301,20 @@ def _unknown_bucket(
             )
 
 
+def _unstartable(trigger: Any, jobs: Mapping[str, Any]) -> Iterator[Found]:
+    """Find jobs that a token may start and that do not stand in the settings."""
+    for holder, token in _entries(part(trigger, "tokens")).items():
+        for index, name in enumerate(items(token.get("jobs"))):
+            if name in BY_NAME and name not in jobs:
+                yield (
+                    ("trigger", "tokens", holder, "jobs", index),
+                    mistake(
+                        f"{name} does not stand in jobs, so nobody can start it",
+                        "write it there, or leave it out here",
+                    ),
+                )
+
+
 def _owns_nothing(buckets: Mapping[str, Any], entry: Any) -> bool:
     return (
         isinstance(entry, str) and entry in buckets and buckets[entry].get("owns_nothing") is True
@@ -323,13 +346,13 @@ def _unreferenced_table(
 ) -> Iterator[Found]:
     """Find a table of reservations in a database that no source of its bucket is asked in."""
     job = jobs.get("upload_reservations", {})
-    table = _part(job, "source")
+    table = part(job, "source")
     entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
     if table is None or not isinstance(entry, str) or entry not in buckets:
         return
     sources = buckets[entry].get("sources")
-    places = [_part(one, "database") for one in (sources if isinstance(sources, list) else [])]
-    if _part(table, "database") not in places:
+    places = [part(one, "database") for one in items(sources)]
+    if part(table, "database") not in places:
         yield (
             ("jobs", "upload_reservations", "source"),
             mistake(
@@ -350,9 +373,7 @@ def _unreferenced_derived(
     if not job.get("derived") or not isinstance(entry, str) or entry not in buckets:
         return
     sources = buckets[entry].get("sources")
-    if any(
-        _part(one, "database") is None for one in (sources if isinstance(sources, list) else [])
-    ):
+    if any(part(one, "database") is None for one in items(sources)):
         return
     yield (
         ("jobs", "deleted_files", "derived"),
@@ -362,8 +383,3 @@ def _unreferenced_derived(
             "add a source whose query returns every key of the same table",
         ),
     )
-
-
-def _part(said: Any, key: str) -> Any:
-    """A key of a mapping, from a file or from a model that was built in Python."""
-    return said.get(key) if isinstance(said, Mapping) else getattr(said, key, None)

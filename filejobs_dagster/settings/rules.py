@@ -1,7 +1,7 @@
 """What settings say about keys: how values become keys, which are known, and what keeps which."""
 
 # pydantic reads the annotations when the module runs, so nothing may move under TYPE_CHECKING.
-# ruff: noqa: TC001
+# ruff: noqa: TC001, TC003
 from __future__ import annotations
 
 import re
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, WithJsonSchema
 
 from filejobs_dagster.settings.problems import mistake, shown
-from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.values import Text
 
 TRANSFORMS = ("prepend", "strip_base", "drop_query", "percent_decode", "strip_suffix")
@@ -20,6 +20,9 @@ TRANSFORMS = ("prepend", "strip_base", "drop_query", "percent_decode", "strip_su
 
 INVERTIBLE = frozenset({"prepend", "strip_base", "strip_suffix"})
 """The kinds for which the few values that a key can come from can be listed."""
+
+_PLAIN_CHARACTER = re.compile(r"([^\\.^$*+?{}\[\]|()])|\\([^A-Za-z0-9])")
+"""A character of a pattern that stands for itself, escaped or not."""
 
 _NO_GROUP = "write a group of the pattern in braces, such as {id} for (?P<id>…); {{ is a brace"
 
@@ -104,6 +107,66 @@ class TransformSettings(Section):
                 yield (kind,), mistake("it names no beginning", "write a list of beginnings")
 
 
+def idle_steps(transforms: Any) -> Iterator[Found]:
+    """Find steps that can never do anything, because of the steps before them.
+
+    Args:
+        transforms: The list as the file has it.
+    """
+    for index, step in enumerate(items(transforms)):
+        before = items(transforms)[:index]
+        begins = begins_after(before)
+        bases = [base for base in items(part(step, "strip_base")) if isinstance(base, str)]
+        if bases and begins and not any(meet(base, begins) for base in bases):
+            yield (
+                ("transforms", index, "strip_base"),
+                mistake(
+                    f"every value begins with {shown(begins)} by then, and none of these does, so "
+                    "nothing is ever taken away",
+                    "put this step before prepend",
+                ),
+            )
+        suffix = part(step, "strip_suffix")
+        asks = part(step, "drop_query") is True or (isinstance(suffix, str) and "?" in suffix)
+        if asks and _without_query(before):
+            yield (
+                ("transforms", index),
+                mistake(
+                    "drop_query before it has taken every ? away, so it never does anything",
+                    "leave the step out, or put it before drop_query",
+                ),
+            )
+
+
+def begins_after(transforms: Any) -> str:
+    """How every key begins after these steps, as far as that is certain."""
+    begins = ""
+    for step in items(transforms):
+        prepended = part(step, "prepend")
+        if isinstance(prepended, str):
+            begins = prepended + begins
+        elif part(step, "drop_query") is True:
+            begins = begins.partition("?")[0]
+        elif part(step, "strip_suffix") is None:
+            begins = ""
+    return begins
+
+
+def meet(one: str, other: str) -> bool:
+    """True when some text can begin with both."""
+    return one.startswith(other) or other.startswith(one)
+
+
+def _without_query(transforms: list[Any]) -> bool:
+    without = False
+    for step in transforms:
+        if part(step, "drop_query") is True:
+            without = True
+        elif part(step, "percent_decode") is True or "?" in str(part(step, "prepend") or ""):
+            without = False
+    return without
+
+
 class RewriteSettings(Section):
     """A rule by which an object stays while another key is referenced."""
 
@@ -160,6 +223,26 @@ class RewriteSettings(Section):
             )
 
 
+def begins_with(pattern: str) -> str:
+    """How every key begins that a pattern matches as a whole, as far as that is plain to see.
+
+    Args:
+        pattern: A regular expression. What is not read here ends the answer, so that it may be
+            shorter than it could be and is never wrong.
+    """
+    if "|" in pattern or pattern.startswith("(?"):
+        return ""
+    beginning = ""
+    rest = pattern.removeprefix("^")
+    while (found := _PLAIN_CHARACTER.match(rest)) is not None:
+        rest = rest[found.end() :]
+        if rest.startswith(("*", "?", "{", "+")):
+            # Once or more often is still once; anything else may be nothing at all.
+            return beginning + (found[1] or found[2] if rest[0] == "+" else "")
+        beginning += found[1] or found[2]
+    return beginning
+
+
 def _onto_itself(match: str, owner: str) -> bool:
     """Tell whether the template, with each group's own pattern put in, is the pattern again."""
     rebuilt = ""
@@ -208,8 +291,8 @@ def repeated_names(entries: Any, key: str, one: str) -> Iterator[Found]:
         one: What one entry is, in words.
     """
     first: dict[str, int] = {}
-    for index, entry in enumerate(entries if isinstance(entries, list) else []):
-        name = entry.get("name") if isinstance(entry, Mapping) else getattr(entry, "name", None)
+    for index, entry in enumerate(items(entries)):
+        name = part(entry, "name")
         if not isinstance(name, str):
             continue
         if name in first:

@@ -92,6 +92,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(names)}"
 
 
+def part(said: Any, key: str) -> Any:
+    """A key of a mapping, from a file or from a model that was built in Python; else None."""
+    return said.get(key) if isinstance(said, Mapping) else getattr(said, key, None)
+
+
+def items(said: Any) -> list[Any]:
+    """The entries of a list of the file; none where something else stands."""
+    return list(said) if isinstance(said, list | tuple) else []
+
+
 def as_yaml(value: Any) -> str:
     """Write a value on one line, as the file would."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)

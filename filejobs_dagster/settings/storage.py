@@ -4,12 +4,14 @@
 # ruff: noqa: TC001
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, StrictBool, StrictInt
+from pydantic_core import PydanticCustomError
 
 from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.other_database import OtherDatabase
@@ -19,17 +21,23 @@ from filejobs_dagster.settings.rules import (
     Pattern,
     RewriteSettings,
     TransformSettings,
+    begins_after,
+    begins_with,
+    idle_steps,
+    meet,
     repeated_names,
 )
 from filejobs_dagster.settings.secrets import Secret
-from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.values import (
     CEILING,
     BucketName,
     Endpoint,
+    KeyOrPrefix,
     Prefix,
     Query,
     Text,
+    as_keys_are,
     between,
 )
 
@@ -38,6 +46,11 @@ WHOLE_BUCKET = ""
 
 MARKER = "filejobs-adopted.json"
 """The default key of the object that says whose bucket it is."""
+
+_A_TEXT_FOR_EACH_ROW = re.compile(
+    r"\s*select\s+(?:all\s+|distinct\s+)?'(?:[^']|'')*'(?:\s*::\s*\w+|\s+as\s+\w+)*\s+from\b",
+    re.IGNORECASE,
+)
 
 _KEYS = ("access_key_id", "secret_access_key")
 
@@ -87,6 +100,14 @@ class SourceSettings(Section):
         examples=["select key from unnest($1::text[]) as key join asset on asset.path = key"],
     )
 
+    rows_checked_by_hand: StrictBool = Field(
+        default=False,
+        description="You have made sure that the foreign tables and the functions of this query "
+        "hide no row: no row security on the other server, none for the role that is used there. "
+        "It cannot be seen from here, so without it live runs refuse such a query.",
+        examples=[False],
+    )
+
     @property
     def invertible(self) -> bool:
         """True when the values that become a key can be listed for the check of that key."""
@@ -96,6 +117,16 @@ class SourceSettings(Section):
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
         """Look at whether single keys can be checked in it."""
         yield from _unchecked(said)
+        yield from idle_steps(said.get("transforms"))
+        sql = said.get("sql")
+        if isinstance(sql, str) and _A_TEXT_FOR_EACH_ROW.match(sql):
+            yield (
+                ("sql",),
+                mistake(
+                    "it returns one text for every row: what stands in single quotes is no column",
+                    "write the column without quotes, or in double ones",
+                ),
+            )
 
 
 class BucketSettings(Section):
@@ -168,10 +199,10 @@ class BucketSettings(Section):
         "owns, for a bucket that only keeps pins or archives.",
         examples=[True],
     )
-    protect: list[Text] = Field(
+    protect: list[KeyOrPrefix] = Field(
         default_factory=list,
-        description="Prefixes or exact keys that are never deleted, whoever asks. Wins over "
-        "everything.",
+        description="Prefixes or exact keys that are never deleted, whoever asks, compared as "
+        "they stand: no pattern, no address. Inside of owns. Wins over everything.",
         examples=[["files/brand/"]],
     )
     min_age: Annotated[Duration, between(timedelta(hours=24))] = Field(
@@ -230,6 +261,7 @@ class BucketSettings(Section):
         yield from _without_age(said)
         yield from _overlaps_within(said)
         yield from _useless_protection(said)
+        yield from _outside_of_owns(said)
         yield from _credentials(said)
         yield from repeated_names(said.get("sources"), "sources", "source")
         yield from repeated_names(said.get("rewrites"), "rewrites", "rewrite")
@@ -254,7 +286,7 @@ def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found
             owned.append((name, place, path, prefix))
     for index, (name, place, path, prefix) in enumerate(owned):
         for other_name, other_place, other_path, other in owned[:index]:
-            if name != other_name and place == other_place and _overlap(prefix, other):
+            if name != other_name and place == other_place and meet(prefix, other):
                 yield (
                     (name, *path),
                     mistake(
@@ -332,7 +364,7 @@ def _overlaps_within(said: Mapping[str, Any]) -> Iterator[Found]:
     owned = list(_owned(said))
     for index, (path, prefix) in enumerate(owned):
         for other_path, other in owned[:index]:
-            if _overlap(prefix, other):
+            if meet(prefix, other):
                 shorter = min(prefix, other, key=len)
                 yield (
                     path,
@@ -344,18 +376,79 @@ def _overlaps_within(said: Mapping[str, Any]) -> Iterator[Found]:
 
 
 def _useless_protection(said: Mapping[str, Any]) -> Iterator[Found]:
-    protect = said.get("protect")
-    if said.get("owns_whole_bucket") is True or not isinstance(protect, list):
-        return
-    for index, entry in enumerate(protect):
-        if isinstance(entry, str) and entry.startswith("/"):
+    """Find entries of `protect` under which nothing could ever be deleted, and repeated ones."""
+    first: dict[str, int] = {}
+    for index, entry in enumerate(items(said.get("protect"))):
+        if not isinstance(entry, str) or not _could_be_a_key(entry):
+            continue  # reported where it stands
+        path: Steps = ("protect", index)
+        if entry.rstrip("/") in first:
+            earlier = f"protect[{first[entry.rstrip('/')]}]"
+            yield path, mistake(f"{shown(entry)} stands at {earlier} too", "keep one of the two")
+        elif _lies_outside(entry if entry.endswith("/") else f"{entry}/", said):
+            how = "begins with /, so" if entry.startswith("/") else "lies outside of owns:"
             yield (
-                ("protect", index),
+                path,
                 mistake(
-                    f"{shown(entry)} begins with /, so it protects nothing that is owned",
-                    f"write {shown(entry.lstrip('/'))}",
+                    f"{shown(entry)} {how} it protects nothing that is owned", _meant(entry, said)
                 ),
             )
+        first.setdefault(entry.rstrip("/"), index)
+
+
+def _could_be_a_key(entry: str) -> bool:
+    try:
+        return bool(as_keys_are(entry))
+    except PydanticCustomError:
+        return False
+
+
+def _meant(entry: str, said: Mapping[str, Any]) -> str:
+    """What was probably meant by an entry of `protect` that is outside of everything owned."""
+    owned = [prefix for _, prefix in _owned(said)]
+    bare = entry.lstrip("/").removeprefix(f"{said.get('bucket')}/")
+    for prefix in owned:
+        if bare.casefold().startswith(prefix.casefold()):
+            return f"write {shown(prefix + bare[len(prefix) :])}"
+    if len(owned) == 1 and bare:
+        return f"did you mean {shown(owned[0] + bare)}?"
+    return f"write a prefix or a key inside of {', '.join(map(shown, owned))}, or leave it out"
+
+
+def _outside_of_owns(said: Mapping[str, Any]) -> Iterator[Found]:
+    """Find sources and rules that no key in what is owned can ever meet."""
+    for index, source in enumerate(items(said.get("sources"))):
+        begins = begins_after(part(source, "transforms"))
+        if _lies_outside(begins, said):
+            yield (
+                ("sources", index, "transforms"),
+                mistake(
+                    f"every key would begin with {shown(begins)}, which is outside of owns: the "
+                    "source would name nothing that could be deleted",
+                    "write transforms that lead to the keys as the bucket lists them",
+                ),
+            )
+    patterns: list[tuple[Steps, Any]] = [
+        (("rewrites", index, "match"), part(rewrite, "match"))
+        for index, rewrite in enumerate(items(said.get("rewrites")))
+    ]
+    patterns += [(("shape", index), one) for index, one in enumerate(items(said.get("shape")))]
+    for path, pattern in patterns:
+        begins = begins_with(pattern) if isinstance(pattern, str) else ""
+        if _lies_outside(begins, said):
+            yield (
+                path,
+                mistake(
+                    f"it matches only keys that begin with {shown(begins)}, outside of owns",
+                    "write a pattern of the whole key, from the bucket's root on",
+                ),
+            )
+
+
+def _lies_outside(beginning: str, said: Mapping[str, Any]) -> bool:
+    """True when nothing that begins so can be owned; false where it is not known what is."""
+    owned = [prefix for _, prefix in _owned(said)]
+    return bool(owned) and not any(meet(beginning, prefix) for prefix in owned)
 
 
 def _credentials(said: Mapping[str, Any]) -> Iterator[Found]:
@@ -387,7 +480,7 @@ def _unchecked(said: Mapping[str, Any]) -> Iterator[Found]:
             ),
         )
     transforms = said.get("transforms")
-    for index, step in enumerate(transforms if isinstance(transforms, list) else []):
+    for index, step in enumerate(items(transforms)):
         kinds = step if isinstance(step, Mapping) else getattr(step, "model_fields_set", ())
         found = [kind for kind in ("drop_query", "percent_decode") if kind in kinds]
         if recheck is None and found and not INVERTIBLE.intersection(kinds):
@@ -443,14 +536,10 @@ def _owned(said: Mapping[str, Any]) -> Iterator[tuple[Steps, str]]:
         yield ("owns_whole_bucket",), WHOLE_BUCKET
         return
     owns = said.get("owns")
-    for index, prefix in enumerate(owns if isinstance(owns, list) else []):
+    for index, prefix in enumerate(items(owns)):
         # Without its slash it is a mistake of its own, and would overlap by accident.
         if isinstance(prefix, str) and prefix.endswith("/"):
             yield ("owns", index), prefix
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
 
 
 def _prefix_in_words(prefix: str) -> str:

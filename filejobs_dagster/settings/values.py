@@ -29,6 +29,9 @@ CEILING = timedelta(days=3650)
 """No setting is longer: ten years back from any clock is still a date."""
 
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
+_GLOB = re.compile(r"\*\*|\*$|(?:^|(?<=/))\*(?:\.|/)")
+"""What only a pattern has: `**`, a `*` at the end, a segment `*`, or one that begins with `*.`."""
+
 _FIRST_DAY = date(2000, 1, 1)
 _IDENTIFIER = r"[a-z_][a-z0-9_]{0,62}"
 
@@ -104,12 +107,46 @@ def _endpoint(value: str) -> str:
     return value
 
 
+def as_keys_are(value: str) -> str:
+    """Refuse what people write for places of other kinds, where the beginning of a key belongs.
+
+    A real key may hold most of it, and is then still named by a prefix above it. What is refused
+    would otherwise name nothing, and nobody would notice.
+    """
+    if value != value.strip():
+        raise mistake(
+            f"{shown(value)} begins or ends with a blank, which keys rarely do",
+            f"write {shown(value.strip())}; for keys that do, write the prefix above them",
+        )
+    if "://" in value:
+        _, _, path = value.partition("://")[2].partition("/")
+        raise mistake(
+            f"{shown(value)} is an address, and keys are compared without one",
+            f"write {shown(path)}" if path else "write how the keys begin, such as 'files/'",
+        )
+    if _GLOB.search(value):
+        above = _GLOB.split(value, maxsplit=1)[0]
+        above = above[: above.rfind("/") + 1]
+        raise mistake(
+            f"{shown(value)} is written as a pattern, and a * stands for itself here",
+            "a prefix covers everything below it: "
+            + (f"write {shown(above)}" if above else "write one such as 'files/brand/'"),
+        )
+    if not {".", ".."}.isdisjoint(value.split("/")):
+        raise mistake(
+            f"{shown(value)} has a . or .. between its slashes, and nothing resolves it",
+            "write the keys' own beginning, as the bucket lists it",
+        )
+    return value
+
+
 def _prefix(value: str) -> str:
     if not value:
         raise mistake(
             "an empty prefix would be the whole bucket",
             "write a prefix that ends in /, or owns_whole_bucket: true instead of owns",
         )
+    as_keys_are(value)
     if value.startswith("/"):
         without = value.lstrip("/")
         raise mistake(
@@ -241,6 +278,14 @@ Endpoint = Annotated[StrictStr, AfterValidator(_endpoint), _pattern("^https?://[
 
 Prefix = Annotated[StrictStr, AfterValidator(_prefix), _pattern("^[^/][\\s\\S]*/$")]
 """The beginning of keys, ending in a slash."""
+
+KeyOrPrefix = Annotated[
+    StrictStr,
+    AfterValidator(_not_empty),
+    AfterValidator(as_keys_are),
+    WithJsonSchema({"type": "string", "minLength": 1}),
+]
+"""An exact key, or the beginning of keys; compared as it stands."""
 
 Fraction = Annotated[
     float,

@@ -34,8 +34,8 @@ def test_a_dry_and_then_a_live_run_from_the_launchpad(
     deployment: Deployment, look: Callable[[], Screen]
 ) -> None:
     installation = deployment.installation
-    # Due in months: nothing but what this test launches may run.
-    installation.job(stale_after="2h", owners=["team:storage"], schedule="0 0 1 1 *")
+    # By hand: nothing but what this test launches may run.
+    installation.job(stale_after="2h", owners=["team:storage"], schedule=None, by_hand=True)
     installation.reserve("files/left behind.bin")
     screen = look()
     deployment.start_daemon()

@@ -33,7 +33,7 @@ def receiver(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterato
             "recovered_after": "0s",
             "heartbeat": {"url": {"env": "FILEJOBS_HEARTBEAT_URL"}},
         }
-        deployment.installation.job(schedule="@yearly", stale_after="2h")
+        deployment.installation.job(schedule=None, by_hand=True, stale_after="2h")
         # Read by `Settings` in this process, too.
         path = deployment.installation.settings_path
         path.unlink()

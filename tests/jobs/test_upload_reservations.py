@@ -345,27 +345,6 @@ def test_bytes_that_another_table_names_stay(
     assert any("avatars" in fate for fate in outcome.detail["classes"])
 
 
-@pytest.mark.parametrize(
-    ("sql", "said"),
-    [
-        ("select no_such_column from file", "avatars"),
-        ("select storage_key from file where false", "min_rows"),
-    ],
-)
-def test_a_source_that_cannot_answer_fails_the_run_before_anything_is_claimed(
-    installation: Installation, collect: Collector, sql: str, said: str
-) -> None:
-    installation.reserve("files/a")
-    installation.document["buckets"]["uploads"]["sources"] = [{"name": "avatars", "sql": sql}]
-
-    outcome = collect()
-
-    assert not outcome.ok
-    assert said in str(outcome.error)
-    assert installation.has_row("files/a")
-    assert installation.has_object("files/a")
-
-
 def test_a_bucket_that_is_not_there_fails_before_anything_is_claimed(
     installation: Installation, collect: Collector
 ) -> None:

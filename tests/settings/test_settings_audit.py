@@ -179,7 +179,16 @@ MISTAKES = [
         "longer than retention",
         "shortest",
     ),
-    ("audit: {retention: 400}", "audit.retention", "400 has no unit", "write 400s"),
+    ("audit: {max_pin_age: 3h}", "audit.max_pin_age", "pins names no place", "write audit.pins"),
+    (
+        ("audit: {max_pin_age: 3h, pins: {folder: /p}}\n"
+        "jobs: {audit_seal: {schedule: '@daily'}}"),
+        "audit.max_pin_age",
+        "it is 3h, and audit_seal makes a pin every 1d",
+        "write more than 1d",
+    ),
+    ("audit: {unsigned_through: 5}", "audit.unsigned_through", "none is checked", "public_keys"),
+    ("audit: {retention: 400}", "audit.retention", "400 has no unit", "write 400d"),
     (
         "audit: {pins: {folder: /p}}\njobs: {audit_trim: {by_hand: true}}",
         "audit.retention",

@@ -2,14 +2,23 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from filejobs_dagster.settings import Duration, format_duration, parse_duration
+from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.settings import Duration, Settings, format_duration, parse_duration
 from filejobs_dagster.settings.durations import PATTERN
+from filejobs_dagster.settings.jobs import model_of
+from filejobs_dagster.settings.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
 
 ADAPTER: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
@@ -41,9 +50,58 @@ def test_a_duration_is_whole_numbers_with_units(text: str, expected: timedelta) 
         ("0", "0 has no unit; write 0s"),
     ],
 )
-def test_a_bare_number_is_refused_and_the_unit_is_named(text: str, message: str) -> None:
+def test_a_bare_number_of_a_wait_is_refused_and_the_unit_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        parse_duration(text)
+        parse_duration(text, waits=True)
+
+
+@given(st.integers(min_value=0, max_value=10**17))
+def test_no_advice_for_an_age_names_a_unit_that_deletes_earlier_than_days(number: int) -> None:
+    with pytest.raises(ValueError, match=f"^{number} has no unit; write {number}d if it is days$"):
+        parse_duration(str(number))
+
+
+def _fields(model: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+    """Those of a section and of all sections in it."""
+    for name, field in model.model_fields.items():
+        yield name, field
+        for inner in _sections(field.annotation):
+            yield from _fields(inner)
+
+
+def _sections(annotation: object) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections(argument)
+
+
+def _advice_for_a_bare_number(field: FieldInfo) -> str:
+    if "timedelta" not in str(field.annotation):
+        return ""
+    kind: Any = field.annotation
+    if field.metadata:
+        kind = Annotated[(kind, *field.metadata)]
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(kind).validate_python(5)
+    return str(refused.value)
+
+
+def test_only_what_waits_is_advised_of_shorter_units_than_days() -> None:
+    models: list[type[Section]] = [Settings, *map(model_of, JOB_NAMES)]
+    advice = {
+        name: _advice_for_a_bare_number(field) for model in models for name, field in _fields(model)
+    }
+    assert {name for name, said in advice.items() if "write 5s, 5m or 5h" in said} == {
+        *("connect_timeout", "statement_timeout", "lock_timeout", "max_runtime", "stale_after"),
+        *("wait_for_transactions", "retry_after", "retry_at_most", "pin_grace", "max_pin_age"),
+        *("repeat_after", "recovered_after", "stuck_after", "queued_longer_than"),
+    }
+    assert {name for name, said in advice.items() if "write 5d" in said} == {
+        *("min_age", "restore_window", "delete_after", "scrub_after", "keep", "grace", "idle_for"),
+        *("ask_again_for", "confirm_after", "writing_limit", "settle_after", "keep_for"),
+        *("retention", "minimum_retention"),
+    }
 
 
 @pytest.mark.parametrize(

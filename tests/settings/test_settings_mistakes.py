@@ -126,6 +126,86 @@ MISTAKES = [
         "write 'files/brand/'",
     ),
     (OWNS, OWNS + "\n    protect: ['']", "buckets.uploads.protect[0]", "it is empty", "write"),
+    *(
+        (OWNS, f"{OWNS}\n    protect: {entries}", f"buckets.uploads.protect[{at}]", found, right)
+        for entries, at, found, right in [
+            ("['files/brand/*']", 0, "a * stands for itself", "write 'files/brand/'"),
+            ("['files/brand*']", 0, "a * stands for itself", "write 'files/'"),
+            ("['files/**/logo.png']", 0, "a * stands for itself", "write 'files/'"),
+            ("['*.png']", 0, "a * stands for itself", "such as 'files/brand/'"),
+            ("[' files/brand/']", 0, "begins or ends with a blank", "write 'files/brand/'"),
+            ("['files/brand/ ']", 0, "begins or ends with a blank", "write 'files/brand/'"),
+            ("['s3://b/files/brand/']", 0, "is an address", "write 'files/brand/'"),
+            ("['https://cdn.example/files/']", 0, "is an address", "write 'files/'"),
+            ("['s3://acme-uploads']", 0, "is an address", "such as 'files/'"),
+            ("['files/../brand/']", 0, "has a . or ..", "as the bucket lists it"),
+            ("['brand/']", 0, "lies outside of owns", "did you mean 'files/brand/'?"),
+            ("['brand']", 0, "lies outside of owns", "did you mean 'files/brand'?"),
+            ("['Files/brand/']", 0, "lies outside of owns", "write 'files/brand/'"),
+            ("['acme-uploads/files/brand/']", 0, "lies outside", "write 'files/brand/'"),
+            ("['files/a/', 'files/a/']", 1, "stands at protect[0] too", "keep one"),
+            ("['files/a/', 'files/a']", 1, "stands at protect[0] too", "keep one"),
+        ]
+    ),
+    *(
+        (OWNS, f"owns: {entries}", "buckets.uploads.owns[0]", found, right)
+        for entries, found, right in [
+            ("['files/*']", "a * stands for itself", "write 'files/'"),
+            ("['files/*/']", "a * stands for itself", "write 'files/'"),
+            ("[' files/']", "begins or ends with a blank", "write 'files/'"),
+            ("['files/ ']", "begins or ends with a blank", "write 'files/'"),
+            ("['s3://acme-uploads/files/']", "is an address", "write 'files/'"),
+            ("['./files/']", "has a . or ..", "as the bucket lists it"),
+        ]
+    ),
+    # What no key in what is owned can ever meet.
+    *(
+        (OWNS, f"{OWNS}\n    {more}", f"buckets.uploads.{where}", found, right)
+        for more, where, found, right in [
+            (
+                "rewrites: [{name: a, match: 'thumbs/(?P<id>.+)', owner: 'files/{id}'}]",
+                "rewrites[0].match",
+                "only keys that begin with 'thumbs/', outside of owns",
+                "from the bucket's root on",
+            ),
+            (
+                r"shape: ['files/.+', '^[0-9a-f]+$', '/files/\d+']",
+                "shape[2]",
+                "only keys that begin with '/files/', outside of owns",
+                "from the bucket's root on",
+            ),
+            (
+                "sources: [{name: a, sql: select 1, transforms: [{prepend: media/}]}]",
+                "sources[0].transforms",
+                "every key would begin with 'media/'",
+                "as the bucket lists them",
+            ),
+            (
+                (
+                    "sources: [{name: a, sql: select 1, "
+                    "transforms: [{prepend: files/}, {strip_base: ['s3://acme/']}]}]"
+                ),
+                "sources[0].transforms[1].strip_base",
+                "every value begins with 'files/' by then",
+                "put this step before prepend",
+            ),
+            (
+                (
+                    "sources: [{name: a, sql: select 1, recheck_sql: 'select $1', "
+                    "transforms: [{drop_query: true}, {strip_suffix: '?v=1'}]}]"
+                ),
+                "sources[0].transforms[1]",
+                "drop_query before it",
+                "leave the step out",
+            ),
+            (
+                "sources: [{name: a, sql: \"select 'avatar_key' from account\"}]",
+                "sources[0].sql",
+                "what stands in single quotes is no column",
+                "without quotes, or in double ones",
+            ),
+        ]
+    ),
     ("min_age: 48h", "region: x", "buckets.uploads.min_age", "it is missing", "min_age: 48h"),
     (
         "min_age: 48h",
@@ -134,7 +214,7 @@ MISTAKES = [
         "min_age is under the floor of 24h: 12h",
         "write 24h or more",
     ),
-    ("min_age: 48h", "min_age: 48", "buckets.uploads.min_age", "48 has no unit", "48h"),
+    ("min_age: 48h", "min_age: 48", "buckets.uploads.min_age", "48 has no unit", "48d"),
     (
         "min_age: 48h",
         "min_age: 999999d",
@@ -320,6 +400,13 @@ MISTAKES = [
     ),
     (
         JOB,
+        "{schedule: '0 3 * * *', stale_after: 2h}",
+        "jobs.upload_reservations.stale_after",
+        "it is 2h, and the schedule runs every 1d at most",
+        "write more than 1d",
+    ),
+    (
+        JOB,
         "{by_hand: true, bucket: upload}",
         "jobs.upload_reservations.bucket",
         "no entry of buckets is called 'upload'",
@@ -357,6 +444,39 @@ def test_a_mistake_is_named_with_its_path_and_what_would_be_right(
     assert problem.path == path
     assert found in problem.found
     assert expected in problem.expected
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "protect: ['files/a*b/', 'files/2 * 2.png', 'files/b', 'files/be/', 'files/a/b/', files]",
+        r"shape: ['(files|drafts)/.+', 'f.*', 'files/\d+', '(?i)FILES/x', 'files?/x+', '.+\.png']",
+        "rewrites: [{name: a, match: '(?P<id>.+)_thumb', owner: '{id}'}]",
+        (
+            "sources: [{name: a, sql: select 1, "
+            "transforms: [{strip_base: ['s3://acme/']}, {prepend: files/}, {strip_suffix: x}]}]"
+        ),
+        (
+            "sources: [{name: a, sql: select 1, transforms: [{prepend: 's3://acme/files/'}, "
+            "{strip_base: ['s3://acme/', 'http://x/']}]}]"
+        ),
+        "sources: [{name: logo, sql: \"select 'files/logo.png'\"}]",
+    ],
+)
+def test_what_may_be_meant_is_no_mistake(files: Files, right: str) -> None:
+    assert files.changed(OWNS, f"{OWNS}\n    {right}").problems == ()
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "{schedule: '0 3 * * *', stale_after: 1d}",
+        "{schedule: '*/15 8-18 * * MON-FRI', stale_after: 2h}",
+        "{schedule: '@yearly', stale_after: 380d}",
+    ],
+)
+def test_a_threshold_that_a_schedule_can_keep_is_no_mistake(files: Files, right: str) -> None:
+    assert files.changed(JOB, right).problems == ()
 
 
 def test_a_bucket_is_needed_only_by_jobs_that_delete_bytes(files: Files) -> None:

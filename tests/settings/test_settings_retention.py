@@ -58,6 +58,8 @@ def test_a_condition_on_the_rows_own_columns_is_right(condition: str) -> None:
         ("count(*) > 1", "counts or sums"),
         ("visit.held", "a table's name before it"),
         ("a, b", "could not be read"),
+        ("false", "looks at no column"),
+        ("'legal_hold' = 'x'", "looks at no column"),
     ],
 )
 def test_a_condition_that_is_more_or_less_than_one_is_refused(condition: str, why: str) -> None:
@@ -74,7 +76,7 @@ def test_a_condition_that_is_more_or_less_than_one_is_refused(condition: str, wh
         ({"time": "at time"}, "not the name of a column"),
         ({"time_zone": "+02:00"}, "not the name of a time zone"),
         ({"time_zone": "EST"}, "not the name of a time zone"),
-        ({"delete_after": 90}, "has no unit"),
+        ({"delete_after": 90}, "90 has no unit; write 90d if it is days"),
         ({"scrub_after": "30d"}, "scrub names no column"),
         ({"scrub": ["ip"]}, "scrub_after does not say when"),
         ({"scrub": ["ip"], "scrub_after": "90d"}, "deleted before it is scrubbed"),

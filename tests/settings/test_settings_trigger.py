@@ -26,7 +26,12 @@ def loaded(folder: Path, trigger: Any) -> Loaded:
     path = folder / "filejobs.yaml"
     path.write_text(
         yaml.safe_dump(
-            {"installation": "here", "database": {"url": {"env": "URL"}}, "trigger": trigger}
+            {
+                "installation": "here",
+                "database": {"url": {"env": "URL"}},
+                "trigger": trigger,
+                "jobs": {"audit_seal": {"by_hand": True}},
+            }
         )
     )
     return read_settings(path, ENVIRONMENT)
@@ -64,6 +69,7 @@ def test_named_tokens_with_what_each_may_do(tmp_path: Path) -> None:
         ({"tokens": {"a": token(), "b": token()}}, "trigger.tokens.b.token", "same variable"),
         ({"tokens": {"a b": token()}}, "trigger.tokens", "as a name"),
         ({"tokens": {"a": token(jobs=["audit_sael"])}}, "trigger.tokens.a.jobs", "no job"),
+        ({"tokens": {"a": token(jobs=["audit_trim"])}}, "trigger.tokens.a.jobs[0]", "not stand in"),
         ({"tokens": {"a": token(jobs=[])}}, "trigger.tokens.a.jobs", "start nothing"),
         ({"tokens": {"a": {"token": STRONG}}}, "trigger.tokens.a.token", "do not stand"),
         ({"tokens": {"a": token()}, "starts_per_hour": 0}, "trigger.starts_per_hour", "0"),

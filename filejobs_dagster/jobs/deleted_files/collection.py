@@ -59,7 +59,6 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
         check_access(self._storage.client, self._storage.bucket)
         with self._reading():
             self._derived.preflight()
-        self._storage.references.preflight()
         with self._reading():
             sources = self._storage.references.queries_here
             self._derived.require_sources(sources, self._context.database.schema)

@@ -58,7 +58,6 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
         check_access(self._storage.client, self._storage.bucket)
         self._source.preflight()
         self._require_sound_claim()
-        self._storage.references.preflight()
         begins = self._context.window.begins or BEGINNING
         self._work(begins, min(cutoff, self._context.window.ends or cutoff))
         return self._outcome(cutoff)

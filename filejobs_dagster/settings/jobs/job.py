@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from filejobs_dagster.settings.cron import Cron
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.cron import Cron, shortest_pause
+from filejobs_dagster.settings.durations import Wait, duration_in, format_duration
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.section import Found, Section
 from filejobs_dagster.settings.values import Owner, between
@@ -45,12 +45,12 @@ class JobSettings(Section):
         description="The most items one run acts on. The rest waits for the next run.",
         examples=[10_000],
     )
-    max_runtime: Annotated[Duration, between(_SECOND, timedelta(hours=24))] = Field(
+    max_runtime: Annotated[Wait, between(_SECOND, timedelta(hours=24))] = Field(
         default=timedelta(minutes=30),
         description="How long one run may take before it stops and says so.",
         examples=["30m"],
     )
-    stale_after: Annotated[Duration, between(_SECOND)] | None = Field(
+    stale_after: Annotated[Wait, between(_SECOND)] | None = Field(
         default=None,
         description="The age of the last success from which the job is stale and is raised. "
         "Without it nobody is told that the job stopped.",
@@ -73,3 +73,19 @@ class JobSettings(Section):
             yield (), mistake(both, f"{_SAY_WHEN}, not both")
         if not scheduled and not by_hand:
             yield (), mistake("nothing says when it runs", _SAY_WHEN)
+        yield from _always_stale(said)
+
+
+def _always_stale(said: Mapping[str, Any]) -> Iterator[Found]:
+    """Find a threshold that passes before the next run can begin: an alarm that always rings."""
+    stale, pause = duration_in(said.get("stale_after")), shortest_pause(said.get("schedule"))
+    if stale is not None and pause is not None and stale < pause:
+        longer = format_duration(pause)
+        yield (
+            ("stale_after",),
+            mistake(
+                f"it is {format_duration(stale)}, and the schedule runs every {longer} at most: "
+                "the job would be stale between any two runs, also when all is well",
+                f"write more than {longer}, by what the longest run takes",
+            ),
+        )

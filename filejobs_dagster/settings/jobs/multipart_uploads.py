@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Duration, Wait
 from filejobs_dagster.settings.jobs.job import JobSettings
 from filejobs_dagster.settings.values import Text, between
 
@@ -33,7 +33,7 @@ class MultipartUploadsSettings(JobSettings):
         description="How many multipart uploads share one intent in the audit log.",
         examples=[100],
     )
-    max_runtime: Annotated[Duration, between(_SECOND, _DAY)] = Field(
+    max_runtime: Annotated[Wait, between(_SECOND, _DAY)] = Field(
         default=timedelta(hours=2),
         description="How long one run may take before it stops and says so.",
         examples=["2h"],

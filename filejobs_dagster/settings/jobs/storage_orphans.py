@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Duration, Wait
 from filejobs_dagster.settings.jobs.job import JobSettings
 from filejobs_dagster.settings.orphans import BreakersSettings, ReportSettings
 from filejobs_dagster.settings.values import Text, between
@@ -34,7 +34,7 @@ class StorageOrphansSettings(JobSettings):
         description="How many orphans one delete request names.",
         examples=[1000],
     )
-    max_runtime: Annotated[Duration, between(_SECOND, timedelta(hours=24))] = Field(
+    max_runtime: Annotated[Wait, between(_SECOND, timedelta(hours=24))] = Field(
         default=timedelta(hours=6),
         description="How long one run may take before it stops and says so.",
         examples=["6h"],
@@ -57,7 +57,7 @@ class StorageOrphansSettings(JobSettings):
         description="How many parts of the bucket are listed side by side.",
         examples=[8],
     )
-    wait_for_transactions: Annotated[Duration, between(_SECOND, _HOUR)] = Field(
+    wait_for_transactions: Annotated[Wait, between(_SECOND, _HOUR)] = Field(
         default=timedelta(seconds=60),
         description="How long a batch waits for older transactions, which could still reference "
         "its objects. Then it is left for the next run.",

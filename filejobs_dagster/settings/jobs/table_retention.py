@@ -16,7 +16,7 @@ from filejobs_dagster.settings.conditions import (
     columns_of,
     name_of,
 )
-from filejobs_dagster.settings.durations import Duration, parse_duration
+from filejobs_dagster.settings.durations import Duration, duration_in
 from filejobs_dagster.settings.jobs.job import JobSettings
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section
@@ -146,24 +146,12 @@ def _needed_afterwards(said: Mapping[str, Any], columns: list[str]) -> Iterator[
 
 
 def _too_late(said: Mapping[str, Any]) -> Iterator[Found]:
-    try:
-        scrub, delete = (_duration(said.get(key)) for key in ("scrub_after", "delete_after"))
-    except ValueError:
-        return  # missing, or reported where it stands
-    if scrub >= delete:
+    scrub, delete = duration_in(said.get("scrub_after")), duration_in(said.get("delete_after"))
+    if scrub is not None and delete is not None and scrub >= delete:
         yield (
             ("scrub_after",),
             mistake("a row would be deleted before it is scrubbed", "write less than delete_after"),
         )
-
-
-def _duration(value: Any) -> timedelta:
-    """Read a duration that is a text in a file and may be a `timedelta` in Python."""
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str):
-        raise ValueError(value)  # noqa: TRY004 (whatever is wrong is reported where it stands)
-    return parse_duration(value)
 
 
 class TableRetentionSettings(JobSettings):

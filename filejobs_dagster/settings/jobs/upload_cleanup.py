@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration, format_duration, parse_duration
+from filejobs_dagster.settings.durations import Duration, Wait, duration_in, format_duration
 from filejobs_dagster.settings.jobs.job import JobSettings
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.section import Found
@@ -53,13 +53,13 @@ class UploadCleanupSettings(JobSettings):
         "and the job reads behind until somebody looks.",
         examples=[12],
     )
-    retry_after: Annotated[Duration, between(_SECOND, _DAY)] = Field(
+    retry_after: Annotated[Wait, between(_SECOND, _DAY)] = Field(
         default=_MINUTE,
         description="The pause after the first failed attempt; each further one doubles it. Up to "
         "half of it is left out by chance.",
         examples=["1m"],
     )
-    retry_at_most: Annotated[Duration, between(_SECOND, timedelta(days=7))] = Field(
+    retry_at_most: Annotated[Wait, between(_SECOND, timedelta(days=7))] = Field(
         default=timedelta(hours=6),
         description="The longest pause between two attempts.",
         examples=["6h"],
@@ -81,18 +81,8 @@ class UploadCleanupSettings(JobSettings):
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
         """Look at whether the first pause fits under the longest."""
         yield from super().across(said)
-        first = _duration(said.get("retry_after", "1m"))
-        longest = _duration(said.get("retry_at_most", "6h"))
+        first = duration_in(said.get("retry_after", "1m"))
+        longest = duration_in(said.get("retry_at_most", "6h"))
         if first is not None and longest is not None and first > longest:
             found = f"it is {format_duration(longest)}, and retry_after {format_duration(first)}"
             yield ("retry_at_most",), mistake(found, "write a pause that is not the shorter one")
-
-
-def _duration(said: Any) -> timedelta | None:
-    """What was said, when it is a duration at all; whether it is one, the field reports."""
-    if isinstance(said, timedelta):
-        return said
-    try:
-        return parse_duration(said) if isinstance(said, str) else None
-    except ValueError:
-        return None

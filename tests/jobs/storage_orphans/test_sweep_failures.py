@@ -50,7 +50,7 @@ def test_a_source_that_fails_half_way_fails_the_run_with_nothing_deleted(full: S
     outcome = full()
     assert not outcome.ok
     assert "breaks" in str(outcome.error)
-    assert "nothing was deleted" in str(outcome.error).lower()
+    assert "nothing is deleted" in str(outcome.error).lower()
     assert unharmed(full)
 
 
@@ -77,6 +77,9 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
     monkeypatch.setattr(passing, "BulkReferences", ForgetsWhatItCouldNotRead)
     monkeypatch.setattr(
         "filejobs_dagster.references.check.ReferenceCheck.preflight", lambda _self: None
+    )
+    monkeypatch.setattr(
+        "filejobs_dagster.references.check.ReferenceCheck.examine", lambda _self: ()
     )
     monkeypatch.setattr(full.gate, "_still_named", lambda _self, _orphans, _claims: {})
     monkeypatch.setattr(passing, "_prove_check_knows", lambda _storage, _references: None)
@@ -157,7 +160,11 @@ def test_a_source_whose_check_does_not_know_its_own_keys_is_refused(full: Sweepe
     ]
     outcome = full()
     assert not outcome.ok
-    assert "recognises none of" in str(outcome.error)
+    assert "its own check before a deletion does not know that key" in str(outcome.error)
+    # The list of a dry run would be wrong, so it fails as well.
+    dry = full("dry")
+    assert not dry.ok
+    assert "recognises none of" in str(dry.error)
     assert unharmed(full)
 
 
