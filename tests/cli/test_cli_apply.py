@@ -90,7 +90,7 @@ def test_a_reviewed_list_is_applied_first_dry_and_then_live(installation: Instal
     live = call("apply", str(path), "--live")
     assert live.exit_code == 0, live.output
     assert "removed 1 objects, 5 bytes freed" in live.stdout
-    assert installation.keys() == {"files/b", "files/used", "filejobs-adopted.json"}
+    assert installation.keys() == {"files/b", "files/used", "filejobs-adopted/test.json"}
     [*_, record] = installation.progress()
     assert record["detail"]["window"]["covers"].startswith("the reviewed list of run ")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.embedded.s3 import EmbeddedS3
     from tests.cli.conftest import Desk
 
-KEY = "filejobs-adopted.json"
+KEY = "filejobs-adopted/desk.json"
 SECRET = "secret-of-the-desk"
 
 

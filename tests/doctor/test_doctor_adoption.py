@@ -112,7 +112,7 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
     assert "only in requests for one object" in said.stdout
     assert connection.execute(kept).fetchone() == ("single only",)
     listed = s3_client.list_objects_v2(Bucket=bucket)["Contents"]
-    assert [entry["Key"] for entry in listed] == ["filejobs-adopted.json"]
+    assert [entry["Key"] for entry in listed] == ["filejobs-adopted/patient.json"]
     condition = patient.finding(CONDITION)
     assert condition is not None
     assert "(probed 2" in condition.found

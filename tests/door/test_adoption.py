@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
-KEY = "filejobs-adopted.json"
+KEY = "filejobs-adopted/acme.json"
+OWNS = ("files/",)
 BY = "ada@desk"
 
 
@@ -56,7 +57,7 @@ def place(client: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
     database = Database(database_url)
     with database.connect("test") as connection:
         yield Place(
-            client, bucket, "http://127.0.0.1", KEY, "acme", "production", database, connection
+            client, bucket, "http://127.0.0.1", "acme", "production", OWNS, database, connection
         )
 
 

@@ -107,7 +107,7 @@ def test_of_a_bucket_that_is_owned_as_a_whole_the_marker_stays(sweep: Sweeper) -
     outcome = sweep()
     assert outcome.ok, outcome.error
     assert outcome.acted == 1
-    assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}
+    assert sweep.installation.keys() == {"files/used", "filejobs-adopted/test.json"}
     assert sweep().ok
 
 
@@ -136,7 +136,7 @@ def drained(sweep: Sweeper, orphans: list[str], limit: int, expected: list[int])
         assert outcome.ok, outcome.error
         left -= count
         assert (outcome.acted, outcome.detail["deferred"]) == (count, left)
-    assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}
+    assert sweep.installation.keys() == {"files/used", "filejobs-adopted/test.json"}
 
 
 def test_more_orphans_than_fit_into_a_request_and_into_a_run_all_go(

@@ -62,7 +62,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next_one(
     sweep.deletions_have_arrived()
     outcome = sweep()
     assert outcome.ok, outcome.error
-    assert sweep.installation.keys() == {"files/used", "filejobs-adopted.json"}
+    assert sweep.installation.keys() == {"files/used", "filejobs-adopted/test.json"}
     assert sweep.candidates() == {}
     # Nothing refuses a new file under an old key for ever.
     sweep.refer("files/a")
