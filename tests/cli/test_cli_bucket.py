@@ -143,5 +143,5 @@ def test_a_server_that_does_not_answer_is_named_without_its_secret(desk: Desk) -
     desk.write()
     said = desk.call("bucket", "adopt")
     assert said.exit_code == 1
-    assert "could not be read" in said.stderr
+    assert "could not be listed" in said.stderr
     assert SECRET not in said.output

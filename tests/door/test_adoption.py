@@ -38,7 +38,7 @@ from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.objects.buckets import BucketForTests
 from tests.objects.orphans import keys_of
-from tests.objects.scripted import Answer, ScriptedS3, errors
+from tests.objects.scripted import XML, Answer, ScriptedS3, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,9 +61,22 @@ def place(client: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
         )
 
 
-def document(place: Place) -> dict[str, Any]:
-    body = place.client.get_object(Bucket=place.bucket, Key=KEY)["Body"].read()
+def document(place: Place, key: str = KEY) -> dict[str, Any]:
+    body = place.client.get_object(Bucket=place.bucket, Key=key)["Body"].read()
     return dict(json.loads(body))
+
+
+def listed(*keys: str) -> Answer:
+    """The answer of a scripted server to the listing of the markers."""
+    entries = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+        "<ETag>&quot;e&quot;</ETag><Size>1</Size></Contents>"
+        for key in keys
+    )
+    return Answer(
+        body=f"{XML}<ListBucketResult><Prefix>filejobs-adopted</Prefix><KeyCount>{len(keys)}"
+        f"</KeyCount><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+    )
 
 
 def rewrite(place: Place, **changes: Any) -> None:
@@ -98,7 +111,7 @@ def test_adopting_writes_both_halves_and_one_event(place: Place) -> None:
         "SELECT system_identifier::text, current_database() FROM pg_control_system()"
     ).fetchone()
     assert row is not None
-    assert (said["installation"], said["environment"], said["format"]) == ("acme", "production", 1)
+    assert (said["installation"], said["environment"], said["format"]) == ("acme", "production", 2)
     assert said["database"] == {
         "system_identifier": row[0],
         "name": row[1],
@@ -148,7 +161,7 @@ def test_the_marker_of_another_installation_is_refused_shown_and_never_overridde
 ) -> None:
     adopt(replace(place, installation="globex"), by="eve@globex")
     place.connection.execute("DELETE FROM bucket_adoption")
-    before = document(place)
+    before = document(place, "filejobs-adopted/globex.json")
     for attempt in attempts(
         lambda: adopt(place, by=BY), lambda: adopt(place, by=BY, again="mine now")
     ):
@@ -156,7 +169,8 @@ def test_the_marker_of_another_installation_is_refused_shown_and_never_overridde
             attempt()
     with pytest.raises(WrongBucket):
         check(place)
-    assert document(place) == before
+    assert document(place, "filejobs-adopted/globex.json") == before
+    assert keys_of(place.client, place.bucket) == {"filejobs-adopted/globex.json"}
 
 
 def test_two_installations_on_one_schema_are_refused(place: Place) -> None:
@@ -366,7 +380,7 @@ def test_two_who_adopt_at_once_end_with_one_marker(
     [
         b"not JSON",
         b"[]",
-        b'{"format": 2}',
+        b'{"format": 3}',
         b'{"installation": "acme"}',
         b'{"format": 1, "installation": 7, "environment": null, "database": {}, "counter": 1}',
         b"\xff\xfe",
@@ -408,9 +422,7 @@ def test_a_marker_that_may_not_be_written_leaves_the_bucket_unadopted(
     place: Place, scripted: ScriptedS3, scripted_client: S3Client
 ) -> None:
     scripted.script = lambda request: (
-        Answer(404, errors("NoSuchKey"))
-        if request.method == "GET"
-        else Answer(403, errors("AccessDenied"))
+        listed() if request.method == "GET" else Answer(403, errors("AccessDenied"))
     )
     with pytest.raises(MarkerNotWritten, match="s3:PutObject"):
         adopt(replace(place, client=scripted_client, bucket="acme"), by=BY)
@@ -427,6 +439,8 @@ def test_a_server_that_knows_no_conditions_gets_a_marker_all_the_same(
     kept = Kept()
 
     def script(request: Any) -> Answer:
+        if "list-type=2" in request.path:
+            return listed() if kept.body is None else listed(KEY)
         if request.method == "GET":
             return Answer(404, errors("NoSuchKey")) if kept.body is None else Answer(body=kept.body)
         if "if-none-match" in request.headers or "if-match" in request.headers:
@@ -449,6 +463,8 @@ def test_what_an_ignoring_server_overwrote_is_noticed_by_reading_it_back(
 
     def script(request: Any) -> Answer:
         asked.append(request.method)
+        if "list-type=2" in request.path:
+            return listed(KEY) if "PUT" in asked else listed()
         if request.method == "GET":
             return Answer(body=other) if "PUT" in asked else Answer(404, errors("NoSuchKey"))
         return Answer()
