@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+from tenacity import wait_random
 
 from filejobs_dagster.door.refusals import MarkerNotWritten, MarkerTaken, MarkerUnreadable
 from filejobs_dagster.ledger.sanitize import sanitize
@@ -33,6 +34,9 @@ OLDER_KEY = f"{MARKERS}.json"
 
 LARGEST = 64 * 1024
 """Bytes. A larger object of that key is none of ours."""
+
+_SHORTLY = wait_random(0, 0.2)
+"""Seconds between tries; the client's own, which wait longer, come on top."""
 
 _NO_SUCH_CONDITION = frozenset({"NotImplemented", "501"})
 
@@ -102,7 +106,7 @@ def list_markers(client: S3Client, bucket: str) -> tuple[str, ...]:
         MarkerUnreadable: Storage would not list them, or does not end.
     """
     try:
-        found = Reader(Asker(client, bucket)).read(MARKERS.encode())
+        found = Reader(Asker(client, bucket, wait=_SHORTLY)).read(MARKERS.encode())
     except ListingFailed as error:
         raise MarkerUnreadable(
             f"The markers of bucket {bucket!r}, which say whose it is, could not be listed: "

@@ -82,7 +82,9 @@ def patient(
         ({"storage_orphans": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"storage_orphans": {"by_hand": True}}, "warning"),
         ({"multipart_uploads": {"by_hand": True, "mode": "live"}}, "failed"),
-        ({"upload_reservations": {"by_hand": True}}, "ok"),
+        ({"upload_reservations": {"by_hand": True, "mode": "live"}}, "failed"),
+        ({"upload_reservations": {"by_hand": True}}, "warning"),
+        ({"audit_seal": {"by_hand": True}}, "ok"),
     ],
 )
 def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_sweeps_it(

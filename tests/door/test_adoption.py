@@ -25,10 +25,12 @@ from filejobs_dagster.door.refusals import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
+    LeftBehind,
     MarkerNotWritten,
     MarkerTaken,
     MarkerUnreadable,
     NotAdopted,
+    PrefixesNotAdopted,
     WrongBucket,
     WrongDatabase,
     WrongEnvironment,
@@ -370,6 +372,111 @@ def test_two_who_adopt_at_once_end_with_one_marker(
     with pytest.raises(WrongBucket, match="eve@globex"):
         adopt(place, by=BY)
     assert document(place)["installation"] == "globex"
+
+
+# One place for all markers
+
+
+def write_older(place: Place, key: str, **changes: Any) -> None:
+    """A marker as an older version wrote it, without prefixes and timeline."""
+    adopted = adopt(place, by=BY)
+    said = json.loads(adopted.marker.text()) | {"format": 1, **changes}
+    del said["owns"], said["timeline"]
+    place.client.delete_object(Bucket=place.bucket, Key=KEY)
+    place.client.put_object(Bucket=place.bucket, Key=key, Body=json.dumps(said).encode())
+
+
+def of_globex(place: Place, owns: tuple[str, ...], url: str) -> Place:
+    """A second installation on a database of its own."""
+    database = Database(url)
+    return replace(
+        place, installation="globex", owns=owns, database=database,
+        connection=database.connect("globex"), older_keys=("other.json", "filejobs-adopted.json"),
+    )  # fmt: skip
+
+
+def test_a_second_installation_finds_the_first_whatever_it_configures(
+    place: Place, empty_database_url: str
+) -> None:
+    adopt(place, by=BY)
+    migrate(empty_database_url)
+    for owns in (("files/",), ("files/a/",), ("",)):
+        second = of_globex(place, owns, empty_database_url)
+        with second.connection:
+            for attempt in attempts(
+                lambda second=second: check(second),
+                lambda second=second: adopt(second, by="eve", again="mine"),
+            ):
+                with pytest.raises(WrongBucket, match=r"'acme'.*owns 'files/' there"):
+                    attempt()
+    assert keys_of(place.client, place.bucket) == {KEY}
+
+
+def test_two_installations_share_a_bucket_while_their_prefixes_are_apart(
+    place: Place, empty_database_url: str
+) -> None:
+    adopt(place, by=BY)
+    migrate(empty_database_url)
+    second = of_globex(place, ("other/",), empty_database_url)
+    with second.connection:
+        adopt(second, by="eve")
+        assert check(place).marker.installation == "acme"
+        assert raise_counter(second, check(second)).marker.installation == "globex"
+        # Each live run looks at the others: whoever grows into them is refused.
+        grown = replace(second, owns=("files/new/", "other/"))
+        with pytest.raises(WrongBucket, match="'acme'"):
+            check(grown)
+
+
+def test_settings_that_own_more_than_was_adopted_are_refused_until_they_are_adopted(
+    place: Place,
+) -> None:
+    adopt(place, by=BY)
+    grown = replace(place, owns=("files/", "more/"))
+    with pytest.raises(PrefixesNotAdopted, match=r"own 'more/'.*filejobs bucket adopt$"):
+        check(grown)
+    assert adopt(grown, by=BY).marker.owns == ("files/", "more/")
+    check(grown)
+    check(place)
+
+
+@pytest.mark.parametrize("key", ["filejobs-adopted.json", "other.json"])
+def test_a_bucket_that_an_older_version_adopted_goes_on_and_moves_with_the_first_live_run(
+    place: Place, key: str
+) -> None:
+    write_older(place, key)
+    upgraded = replace(place, older_keys=("other.json", "filejobs-adopted.json"))
+    moved = raise_counter(upgraded, check(upgraded))
+    assert (moved.marker.key, moved.marker.counter, moved.marker.owns) == (KEY, 2, OWNS)
+    # What is left of the old one counts no more, here and for others.
+    assert check(place).marker.key == KEY
+
+
+def test_an_older_marker_of_somebody_else_may_own_anything_until_it_moves(place: Place) -> None:
+    write_older(place, "filejobs-adopted.json", installation="globex")
+    place.connection.execute("DELETE FROM bucket_adoption")
+    with pytest.raises(WrongBucket, match="owns the whole bucket there"):
+        check(place)
+
+
+def test_an_older_marker_tells_a_restored_database_too(place: Place) -> None:
+    write_older(place, "filejobs-adopted.json", counter=7)
+    with pytest.raises(DatabaseRestored, match="counts 7 and the database counts 1"):
+        check(place)
+
+
+@pytest.mark.parametrize(
+    ("timeline", "counter", "refusal"),
+    [(99, 1, LeftBehind), (99, 0, LeftBehind), (99, 5, LeftBehind), (1, 5, DatabaseRestored)],
+)
+def test_the_higher_timeline_has_the_bucket(
+    place: Place, timeline: int, counter: int, refusal: type[AdoptionRefused]
+) -> None:
+    adopt(place, by=BY)
+    rewrite(place, timeline=timeline, counter=counter)
+    with pytest.raises(refusal):
+        check(place)
+    assert adopt(place, by=BY, again="the other one is gone").marker.timeline == 1
 
 
 # A marker that says nothing
