@@ -146,6 +146,8 @@ def world(
     with dg.instance_for_test() as instance:
         code = Code(installation, instance)
         code.adopted = False
+        # Without a seal a dry trim has nothing to say.
+        assert code.run("audit_seal", dry_run=False).success
         yield World(installation, code)
     postgres_server.drop_database(name)
 
