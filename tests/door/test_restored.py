@@ -152,7 +152,12 @@ def world(
     postgres_server.drop_database(name)
 
 
-@pytest.fixture(params=["by one live run", "to before the adoption"])
+@pytest.fixture(
+    params=[
+        "by one live run",
+        pytest.param("to before the adoption", marks=pytest.mark.thorough),
+    ]
+)
 def restored(world: World, request: pytest.FixtureRequest) -> Iterator[World]:
     columns = "endpoint, bucket, installation, environment, counter, adopted_at, adopted_by"
     (row,) = world.installation.execute(f"SELECT {columns} FROM bucket_adoption")
