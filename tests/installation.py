@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
-MARKER = "filejobs-adopted.json"
+MARKERS = "filejobs-adopted"
 NOW = datetime.now(timezone.utc)
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-key-of-the-tests"
 
@@ -149,7 +149,7 @@ class Installation:
         found: set[str] = set()
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
             found.update(entry["Key"] for entry in page.get("Contents", []))
-        return {key for key in found if not key.startswith(MARKER)}
+        return {key for key in found if not key.startswith(MARKERS)}
 
     def records(self) -> list[dict[str, Any]]:
         """The rows of job_run, oldest first."""

@@ -19,6 +19,7 @@ from filejobs_dagster.ledger.sanitize import sanitize
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.adoption import Adopted, Inspection, Place
+    from filejobs_dagster.door.marker import Marker
     from filejobs_dagster.settings import Settings
 
 app = typer.Typer(
@@ -71,13 +72,15 @@ def adopt(
         ),
     ] = None,
 ) -> None:
-    """Take a bucket into use for storage_orphans and multipart_uploads, which go live only then.
+    """Take a bucket into use: jobs that delete from it go live only then.
 
-    Writes the marker into the bucket (where there is none), and its other half into the table
-    bucket_adoption: installation, environment, which database it is, and a counter that every
-    live run raises. A wrong bucket, a wrong environment, a copied and a restored database are
-    told by it. The marker of another installation is refused, and shown. A bucket that is adopted
-    already is left as it is.
+    Writes this installation's marker into the bucket, below filejobs-adopted/, and its other half
+    into the table bucket_adoption: installation, environment, what it owns there, which database
+    it is and on which timeline, and a counter that every live run raises. A wrong bucket, a wrong
+    environment, a copied and a restored database and an old primary are told by it. Another
+    installation that owns an overlapping part is refused, and shown. A bucket that is adopted
+    already is left as it is, unless `owns` has changed or a standby was promoted: call it again
+    then.
 
     [bold]Examples[/bold]
       filejobs bucket adopt uploads
@@ -144,6 +147,15 @@ def inspect(
                 "marker": place.marker_key,
                 "verdict": "refused" if refusal else "adopted",
                 "reason": refusal,
+                "others": [
+                    {
+                        "marker": other.key,
+                        "installation": other.installation,
+                        "environment": other.environment,
+                        "owns": _owns(other.owns),
+                    }
+                    for other in found.others
+                ],
                 "sides": {
                     side: {name: values[place_of_side] for name, *values in rows}
                     for place_of_side, side in enumerate(("bucket", "database", "settings"))
@@ -151,7 +163,7 @@ def inspect(
             }
         )
     else:
-        _print(place, rows, refusal)
+        _print(place, rows, refusal, found.others)
     if refusal:
         raise typer.Exit(exits.FAILED)
 
@@ -163,8 +175,7 @@ def _tell(place: Place, adopted: Adopted) -> None:
         f"The bucket {place.bucket} belongs to {marker.installation}, environment {environment}, "
         f"database {marker.database}; adopted by {marker.adopted_by} at {marker.adopted_at}, "
         f"counter {marker.counter}.\n"
-        "Live runs of storage_orphans and multipart_uploads may delete in it from now on: begin "
-        "with a dry one."
+        "Live runs may delete in it from now on: begin with a dry one."
     )
 
 
@@ -224,6 +235,10 @@ def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
         ("database", marker and marker.database.name, identity.name, None),
         ("schema", marker and marker.database.schema, identity.schema, place.database.schema),
         ("server", marker and marker.database.system_identifier, identity.system_identifier, None),
+        ("timeline", marker and marker.timeline, row and row.timeline, None),
+        ("connected to", None, str(found.server), None),
+        ("owns", marker and _owns(marker.owns), None, _owns(place.owns)),
+        ("marker", marker and marker.key, None, place.marker_key),
         ("counter", marker and marker.counter, row and row.counter, None),
         (
             "adopted at",
@@ -247,12 +262,25 @@ def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
     ]
 
 
-def _print(place: Place, rows: list[tuple[str, Any, Any, Any]], refusal: str | None) -> None:
+def _owns(prefixes: tuple[str, ...] | None) -> str:
+    if prefixes is None:
+        return "not said (an older version wrote it)"
+    return ", ".join(prefix or "the whole bucket" for prefix in prefixes) or "nothing"
+
+
+def _print(
+    place: Place,
+    rows: list[tuple[str, Any, Any, Any]],
+    refusal: str | None,
+    others: tuple[Marker, ...],
+) -> None:
     out = console()
-    table = Table(title=f"{place.bucket} ({place.marker_key})", title_justify="left")
+    table = Table(title=place.bucket, title_justify="left")
     for heading in ("", "bucket", "database", "settings"):
         table.add_column(heading)
     for name, *values in rows:
         table.add_row(name, *("-" if value is None else str(value) for value in values))
     print_table(out, table)
+    for other in others:
+        out.print(f"Also here: {other.installation}, which owns {_owns(other.owns)} ({other.key}).")
     out.print(f"refused: {refusal}" if refusal else "They belong together.")

@@ -4,6 +4,10 @@ The counter goes up in the database first, and that is committed; then in the ma
 between, the database is ahead, which is harmless. A marker that is ahead can only mean that the
 database lost what it had committed: it was restored from a backup, and does not know of objects
 that were referenced since.
+
+Both sides keep the database's timeline too, which a promotion of a standby makes higher. The
+higher one has the bucket: the promoted server takes it over with its first live run, and the old
+primary, which still has everything that it ever knew, is refused from then on.
 """
 
 from __future__ import annotations
@@ -19,18 +23,24 @@ from filejobs_dagster.door.refusals import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
+    LeftBehind,
     MarkerTaken,
     MarkerUnreadable,
     NotAdopted,
+    PrefixesNotAdopted,
     WrongBucket,
     WrongDatabase,
     WrongEnvironment,
 )
 from filejobs_dagster.door.sides import AWS, Inspection, Place, Row, inspect
+from filejobs_dagster.objects.prefixes import overlap
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from filejobs_dagster.door.probe import Probe
+    from filejobs_dagster.postgres.primary import ServerState
 
 __all__ = [
     "AWS",
@@ -48,20 +58,22 @@ __all__ = [
 
 _WRITE = """
 INSERT INTO bucket_adoption AS known
-       (endpoint, bucket, installation, environment, counter, adopted_at, adopted_by)
-VALUES (%(endpoint)s, %(bucket)s, %(installation)s, %(environment)s, %(counter)s, %(at)s, %(by)s)
+       (endpoint, bucket, installation, environment, counter, adopted_at, adopted_by, timeline)
+VALUES (%(endpoint)s, %(bucket)s, %(installation)s, %(environment)s, %(counter)s, %(at)s, %(by)s,
+        %(timeline)s)
     ON CONFLICT (endpoint, bucket) DO UPDATE
    SET environment = excluded.environment,
        counter     = greatest(known.counter, excluded.counter),
        adopted_at  = excluded.adopted_at,
-       adopted_by  = excluded.adopted_by
+       adopted_by  = excluded.adopted_by,
+       timeline    = excluded.timeline
  WHERE known.installation = excluded.installation
 RETURNING counter
 """
 
 _RAISE = """
 UPDATE bucket_adoption
-   SET counter = counter + 1
+   SET counter = counter + 1, timeline = %(timeline)s
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
    AND installation = %(installation)s AND counter >= %(known)s
 RETURNING counter
@@ -82,10 +94,12 @@ class Adopted:
     Attributes:
         marker: As it was read.
         row: As it was read.
+        server: That the database is on.
     """
 
     marker: Marker
     row: Row
+    server: ServerState
 
 
 def check(place: Place) -> Adopted:
@@ -107,10 +121,10 @@ def judge(place: Place, found: Inspection) -> Adopted:
     if found.unreadable is not None:
         raise MarkerUnreadable(found.unreadable)
     marker, row = found.marker, found.row
-    _require_same_installation(place, marker, row)
+    _require_same_installation(place, found)
     if marker is None:
         raise NotAdopted(
-            f"Bucket {place.bucket!r} has no marker {place.marker_key!r}"
+            f"Bucket {place.bucket!r} has no marker of the installation {place.installation!r}"
             + (
                 f", and the database says that {row.adopted_by} adopted it at "
                 f"{row.adopted_at.isoformat(timespec='seconds')}. Somebody removed the marker, or "
@@ -132,16 +146,39 @@ def judge(place: Place, found: Inspection) -> Adopted:
             f"{found.identity}. A copy of a database does not know what the other one refers to "
             f"since. {_AGAIN}"
         )
-    known = 0 if row is None else row.counter
-    if row is None or marker.counter > known:
+    here, there = found.server.timeline, marker.timeline
+    if here is not None and there is not None and there > here:
+        raise LeftBehind(
+            f"The marker of bucket {place.bucket!r} was written on timeline {there}, and this "
+            f"database is on timeline {here}: a standby of it was promoted and has the bucket now, "
+            "and this is the old primary, which does not know what the new one refers to. Let the "
+            f"settings lead to the new one. {_AGAIN}"
+        )
+    if row is None or marker.counter > row.counter:
+        knows = "does not know of it" if row is None else f"counts {row.counter}"
         raise DatabaseRestored(
             f"The marker of bucket {place.bucket!r} counts {marker.counter} and the database "
-            f"{'does not know of it' if row is None else f'counts {known}'}: the database was "
-            "restored from a backup that is older than the last live run, or the bucket was "
-            "adopted from another one. It does not know what has been referred to since, so "
+            f"{knows}: {_lost(here, there)} It does not know what has been referred to since, so "
             f"objects in use would look unreferenced. {_AGAIN}"
         )
-    return Adopted(marker, row)
+    _require_adopted_prefixes(place, marker)
+    return Adopted(marker, row, found.server)
+
+
+def _lost(here: int | None, there: int | None) -> str:
+    """How a database can be behind its marker."""
+    if here is not None and there is not None and here > there:
+        return (
+            f"it is on timeline {here} and the marker was written on timeline {there}, so either "
+            "it was restored to a point in time before the last live run, or an asynchronous "
+            "standby was promoted that had not got the old primary's last commits. Which of the "
+            "two, this cannot be told from here; both lost rows. docs/failover.md says how to "
+            "find what is missing."
+        )
+    return (
+        "the database was restored from a backup that is older than the last live run, or the "
+        "bucket was adopted from another one."
+    )
 
 
 _AGAIN = (
@@ -151,7 +188,9 @@ _AGAIN = (
 
 
 def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
-    """Write the marker and the row. Of a bucket that is adopted already, change nothing.
+    """Write the marker and the row. Of a bucket that is adopted already as it is, change nothing.
+
+    As it is: with the prefixes that the settings own, on this timeline, at the fixed place.
 
     Args:
         place: What is to belong together.
@@ -166,18 +205,18 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
     """
     found = inspect(place)
     try:
-        return judge(place, found)
-    except NotAdopted:
+        adopted = judge(place, found)
+    except (NotAdopted, PrefixesNotAdopted):
         pass
-    except (WrongDatabase, DatabaseRestored):
+    except (WrongDatabase, DatabaseRestored, LeftBehind):
         if again is None:
             raise
+    else:
+        if _as_it_is(place, adopted):
+            return adopted
     marker = _agree(place, found, by, again)
     try:
-        if found.marker is None:
-            write_new_marker(place.client, place.bucket, place.marker_key, marker)
-        else:
-            replace_marker(place.client, place.bucket, place.marker_key, marker, found.marker)
+        _write(place, marker, found.marker)
     except MarkerTaken as error:
         # Whoever it was: what the two sides say now decides.
         try:
@@ -185,6 +224,29 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
         except AdoptionRefused as refused:
             raise refused from error
     return check(place)
+
+
+def _as_it_is(place: Place, adopted: Adopted) -> bool:
+    marker, timeline = adopted.marker, adopted.server.timeline
+    return (
+        marker.key == place.marker_key
+        and marker.owns == place.owns
+        and timeline in (None, marker.timeline)
+    )
+
+
+def _write(place: Place, marker: Marker, before: Marker | None) -> None:
+    """Write this installation's marker at the fixed place, over the one that was read there.
+
+    One that an older version wrote elsewhere stays as it is, and no longer counts.
+
+    Raises:
+        AdoptionRefused: See `write_new_marker` and `replace_marker`.
+    """
+    if before is None or before.key != place.marker_key:
+        write_new_marker(place.client, place.bucket, place.marker_key, marker)
+    else:
+        replace_marker(place.client, place.bucket, place.marker_key, marker, before)
 
 
 def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marker:
@@ -202,6 +264,7 @@ def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marke
                 "counter": max(counters) + 1,
                 "at": now,
                 "by": by,
+                "timeline": found.server.timeline,
             },
         )
         written = cursor.fetchone()
@@ -215,7 +278,9 @@ def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marke
             "environment": place.environment,
             **place.row_key,
             "marker": place.marker_key,
+            "owns": list(place.owns),
             "database": str(found.identity),
+            "timeline": None if found.server.timeline is None else str(found.server.timeline),
             "counter": str(written[0]),
             "by": by,
         }
@@ -234,11 +299,16 @@ def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marke
         counter=written[0],
         adopted_at=now.isoformat(timespec="seconds"),
         adopted_by=by,
+        owns=place.owns,
+        timeline=found.server.timeline,
     )
 
 
 def raise_counter(place: Place, adopted: Adopted) -> Adopted:
     """Count one more live run: in the database, committed, and then in the marker.
+
+    The marker gets this server's timeline with it: so a promoted server takes its bucket over. One
+    that an older version wrote moves to the fixed place.
 
     Args:
         place: Where.
@@ -256,6 +326,7 @@ def raise_counter(place: Place, adopted: Adopted) -> Adopted:
                 **place.row_key,
                 "installation": place.installation,
                 "known": adopted.row.counter,
+                "timeline": adopted.server.timeline,
             },
         )
         raised = cursor.fetchone()
@@ -264,15 +335,28 @@ def raise_counter(place: Place, adopted: Adopted) -> Adopted:
             f"The database's counter for bucket {place.bucket!r} fell below "
             f"{adopted.row.counter} while this run worked, or its row is gone."
         )
-    marker = replace(adopted.marker, counter=raised[0])
+    before = adopted.marker
+    marker = replace(
+        before,
+        counter=raised[0],
+        owns=place.owns if before.owns is None else before.owns,
+        timeline=adopted.server.timeline,
+    )
     try:
-        replace_marker(place.client, place.bucket, place.marker_key, marker, adopted.marker)
+        _write(place, marker, before)
     except MarkerTaken as error:
         raise MarkerTaken(
             f"{error} A live run counts in it right before it deletes, and so only one may be at "
             "work: look who else works on this bucket. Nothing was deleted."
         ) from error
-    return check(place)
+    now = check(place)
+    if now.marker.counter < now.row.counter:
+        # Where conditions are ignored, a write may have passed over a later one unseen.
+        raise MarkerTaken(
+            f"Another live run counts itself in bucket {place.bucket!r} at the same moment. "
+            "Nothing was deleted."
+        )
+    return now
 
 
 def remember_probe(place: Place, found: Probe) -> None:
@@ -296,21 +380,53 @@ def remember_probe(place: Place, found: Probe) -> None:
         )
 
 
-def _require_same_installation(place: Place, marker: Marker | None, row: Row | None) -> None:
+def _require_same_installation(place: Place, found: Inspection) -> None:
+    row = found.row
     if row is not None and row.installation != place.installation:
         raise BucketOfAnotherInstallation(
             f"On this schema the installation {row.installation!r} has adopted bucket "
             f"{place.bucket!r}, and the settings say {place.installation!r}. Two installations on "
             "one schema would delete each other's objects: give each a schema of its own."
         )
-    if marker is not None and marker.installation != place.installation:
+    claimed = [marker for marker in found.others if _overlaps(marker.owns, place.owns)]
+    if found.marker is not None and found.marker.installation != place.installation:
+        claimed.append(found.marker)
+    for marker in claimed:
         raise WrongBucket(
             f"Bucket {place.bucket!r} belongs to the installation {marker.installation!r} "
-            f"({_environment(marker.environment)}, database {marker.database}), adopted by "
-            f"{marker.adopted_by} at {marker.adopted_at}. The settings say "
-            f"{place.installation!r}: this is the wrong bucket, or the wrong settings. Nothing "
-            "overrides that."
+            f"({_environment(marker.environment)}, database {marker.database}), which owns "
+            f"{_in_words(marker.owns)} there, adopted by {marker.adopted_by} at "
+            f"{marker.adopted_at}; its marker is {marker.key!r}. The settings say "
+            f"{place.installation!r} and own {_in_words(place.owns)}: this is the wrong bucket, or "
+            "the wrong settings. Nothing overrides that."
         )
+
+
+def _overlaps(claimed: Sequence[str] | None, owned: Sequence[str]) -> bool:
+    """Whether two installations would meet; one that an older version adopted may own anything."""
+    if claimed is None:
+        return bool(owned)
+    return any(overlap(one, other) for one in claimed for other in owned)
+
+
+def _require_adopted_prefixes(place: Place, marker: Marker) -> None:
+    if marker.owns is None:
+        return
+    more = [
+        prefix for prefix in place.owns if not any(prefix.startswith(one) for one in marker.owns)
+    ]
+    if more:
+        raise PrefixesNotAdopted(
+            f"The settings own {_in_words(more)} of bucket {place.bucket!r}, and its marker says "
+            f"{_in_words(marker.owns)}, by which other installations go. If that is meant, say so: "
+            "filejobs bucket adopt"
+        )
+
+
+def _in_words(owns: Sequence[str] | None) -> str:
+    if owns is None or "" in owns:
+        return "the whole bucket"
+    return ", ".join(map(repr, owns)) or "nothing"
 
 
 def _environment(environment: str | None) -> str:

@@ -8,22 +8,107 @@ markers of all buckets that this database has adopted.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+import psycopg
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from filejobs_dagster.door.adoption import Place, check, inspect, judge, raise_counter
 from filejobs_dagster.door.guard import Guard, Refusal
-from filejobs_dagster.door.refusals import AdoptionRefused, MarkerTaken, NotAdopted
+from filejobs_dagster.door.refusals import (
+    AdoptionRefused,
+    DatabaseRestored,
+    MarkerTaken,
+    NotAdopted,
+    PrefixesNotAdopted,
+)
+from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.postgres.primary import ServerState, server_state
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.guard import BucketAt, Look
+    from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.registry import Touch
 
 UNTOUCHED = "Nothing was touched."
 
 COUNTING_TRIES = 10
 """Whoever meets another job's counting begins again, from what both sides say then."""
+
+
+FRESH_FOR = 5.0
+"""Seconds for which a look at where the settings' address leads is good: so long, at most, can a
+run delete after the address has moved to a promoted server that has not written the marker yet."""
+
+
+class Watch:
+    """Whether the settings' address still leads to the server that a run began on.
+
+    The run's own connection stays with the server that it was made to, also when a standby of that
+    one was promoted and everybody else has moved. So now and then somebody looks with a fresh one.
+    """
+
+    def __init__(self, database: Database, began: ServerState) -> None:
+        """Begin to watch.
+
+        Args:
+            database: Where the settings' address leads.
+            began: The server that the run began on.
+        """
+        self._database = database
+        self._began = began
+        self._seen: tuple[float, ServerState] | None = None
+
+    def tell(self, fresh: Connection) -> None:
+        """Look with a connection that was made a moment ago; any thread may.
+
+        Raises:
+            psycopg.Error: The server would not say.
+        """
+        with self._database.transaction(fresh, read_only=True) as cursor:
+            self._seen = (time.monotonic(), server_state(cursor))
+
+    def prove(self, own: Connection) -> None:
+        """Compare the server that the run works on with that to which the address leads now.
+
+        Raises:
+            Refusal: They are two, or the address leads nowhere.
+        """
+        with self._database.transaction(own, read_only=True) as cursor:
+            here = server_state(cursor)
+        there = self._fresh(FRESH_FOR)
+        if here != there:
+            # A server that was restarted behind a pooler looks like another one for a moment.
+            there = self._fresh(0.0)
+        if here != there or self._history(here) != self._history(self._began):
+            raise Refusal(
+                f"This run began on {self._began}, works on {here} (server started at "
+                f"{here.started_at:%H:%M:%S}), and the settings' address leads to {there} by now "
+                f"(started at {there.started_at:%H:%M:%S}): a standby was promoted, or the "
+                "address leads to several servers.",
+                "What this run had not deleted yet it leaves alone. The next one begins on the "
+                "new primary; see docs/failover.md.",
+            )
+
+    def _fresh(self, good_for: float) -> ServerState:
+        seen = self._seen
+        if seen is not None and time.monotonic() - seen[0] < good_for:
+            return seen[1]
+        try:
+            with self._database.connect("look at the primary") as fresh:
+                self.tell(fresh)
+        except (psycopg.Error, DatabaseUnavailable) as error:
+            raise Refusal(
+                "Whether the settings' address still leads to the server that this run began on "
+                f"could not be seen: {type(error).__name__}.",
+                "What this run had not deleted yet it leaves alone; the next one begins anew.",
+            ) from error
+        return self._fresh(float("inf"))
+
+    @staticmethod
+    def _history(state: ServerState) -> tuple[str, bool, int | None]:
+        return state.system_identifier, state.in_recovery, state.timeline
 
 
 class Belonging(Guard):
@@ -50,6 +135,8 @@ class Belonging(Guard):
         """Compare them again: a failover gives the bucket to somebody else while a run works."""
         for bucket in at.buckets:
             _judged(at, bucket)
+        if at.watch is not None:
+            at.watch.prove(at.connection)
 
 
 def _count(place: Place) -> None:
@@ -77,13 +164,12 @@ def _judged(at: Look, bucket: BucketAt) -> str:
     found = inspect(place)
     try:
         adopted = judge(place, found)
-    except NotAdopted as refused:
-        if bucket.deletes or found.row is not None:
-            raise Refusal(str(refused), UNTOUCHED, doubts=found.row is not None) from refused
-        return f"{bucket.entry} is not adopted"
     except AdoptionRefused as refused:
-        if not bucket.deletes and found.row is None:
+        if not (bucket.deletes or found.row is not None or isinstance(refused, DatabaseRestored)):
             # A bucket that this database never adopted says nothing about this database.
             return f"{bucket.entry} is not adopted by this database"
-        raise Refusal(str(refused), UNTOUCHED) from refused
+        only_a_step = isinstance(refused, PrefixesNotAdopted) or (
+            isinstance(refused, NotAdopted) and found.row is None
+        )
+        raise Refusal(str(refused), UNTOUCHED, doubts=not only_a_step) from refused
     return f"{bucket.entry} belongs to {adopted.marker.installation}, counter {adopted.row.counter}"

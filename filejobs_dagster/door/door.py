@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from filejobs_dagster.door.belonging import Watch
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.postgres.primary import server_state
 
 if TYPE_CHECKING:
     import logging
@@ -97,6 +99,7 @@ class Door:
             connection=connection,
             buckets=tuple(self._buckets()),
             log=log,
+            watch=_watch(database, connection),
         )
         self._at = at
         for guard in self._guards:
@@ -112,6 +115,18 @@ class Door:
         if live:
             for guard in self._guards:
                 guard.enter(at)
+
+    def look_with(self, fresh: Connection) -> None:
+        """Take a connection that somebody has just made as a look at where the address leads.
+
+        Args:
+            fresh: Outside a transaction; any thread may call this.
+
+        Raises:
+            psycopg.Error: The server would not say.
+        """
+        if self._at is not None and self._at.watch is not None:
+            self._at.watch.tell(fresh)
 
     def prove(self) -> None:
         """Look again, before a batch of a live run, at what may have changed.
@@ -151,6 +166,11 @@ class Door:
             return
         for entry, bucket in self._settings.buckets.items():
             yield BucketAt(entry, bucket, make_client(bucket), deletes=False)
+
+
+def _watch(database: Database, connection: Connection) -> Watch:
+    with database.transaction(connection, read_only=True) as cursor:
+        return Watch(database, server_state(cursor))
 
 
 def asked(guard: Guard, at: Look) -> str:

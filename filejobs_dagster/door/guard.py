@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.door.belonging import Watch
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.registry import Touch
     from filejobs_dagster.settings import BucketSettings, Settings
@@ -62,6 +63,7 @@ class Look:
         connection: An open connection to it, outside a transaction.
         buckets: Those that the run deletes from; for a run that touches no bytes, all of them.
         log: Where remarks go that refuse nothing.
+        watch: Of a run: whether its server is still the one. None for the doctor.
     """
 
     settings: Settings
@@ -70,6 +72,7 @@ class Look:
     connection: Connection
     buckets: tuple[BucketAt, ...]
     log: logging.Logger
+    watch: Watch | None = None
 
 
 class Guard(ABC):

@@ -9,8 +9,8 @@ from filejobs_dagster.door.clocks import Clocks
 from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.server import Server
-from filejobs_dagster.door.tables import Tables
 from filejobs_dagster.door.sources import Sources
+from filejobs_dagster.door.tables import Tables
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.guard import Guard

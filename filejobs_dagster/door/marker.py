@@ -1,4 +1,7 @@
-"""The object that says to whom a bucket belongs: the half of an adoption that is in the bucket."""
+"""The objects that say to whom a bucket belongs: the half of an adoption that is in the bucket.
+
+Each installation has one, at a fixed place: one listing finds them all, whatever is configured.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,33 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+from tenacity import wait_random
 
 from filejobs_dagster.door.refusals import MarkerNotWritten, MarkerTaken, MarkerUnreadable
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.objects.errors import described, status_of
 from filejobs_dagster.objects.etags import strong
+from filejobs_dagster.objects.listing import ListingFailed
+from filejobs_dagster.objects.listing.ask import Asker
+from filejobs_dagster.objects.listing.reader import Reader
+from filejobs_dagster.objects.prefixes import MARKERS
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-FORMAT = 1
+FORMAT = 2
+"""What is written. Of format 1, which older versions wrote, the prefixes and the timeline are not
+known."""
+
+FOLDER = f"{MARKERS}/"
+OLDER_KEY = f"{MARKERS}.json"
+"""Where older versions kept the marker, unless their settings said otherwise."""
+
 LARGEST = 64 * 1024
 """Bytes. A larger object of that key is none of ours."""
+
+_SHORTLY = wait_random(0, 0.2)
+"""Seconds between tries; the client's own, which wait longer, come on top."""
 
 _NO_SUCH_CONDITION = frozenset({"NotImplemented", "501"})
 
@@ -55,7 +73,11 @@ class Marker:
         counter: No higher than the database's own, unless that was restored from a backup.
         adopted_at: RFC 3339.
         adopted_by: User and host.
-        etag: Of the object, without quotes, not part of its text; empty before it is written.
+        owns: The prefixes that the installation owns; the empty one is the whole bucket. None of
+            one that an older version wrote: it may be anything.
+        timeline: On which the database counted last; None where that is not known.
+        key: Of the object, not part of its text; empty before it is written.
+        etag: The same, without quotes.
     """
 
     installation: str
@@ -64,13 +86,45 @@ class Marker:
     counter: int
     adopted_at: str
     adopted_by: str
+    owns: tuple[str, ...] | None = None
+    timeline: int | None = None
+    key: str = ""
     etag: str = ""
 
     def text(self) -> str:
         """The object's bytes, in UTF-8 JSON that people can read."""
         document = {"filejobs": "this bucket is adopted; see docs/buckets.md", "format": FORMAT}
-        document |= {name: value for name, value in asdict(self).items() if name != "etag"}
+        document |= {
+            name: value for name, value in asdict(self).items() if name not in ("key", "etag")
+        }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def list_markers(client: S3Client, bucket: str) -> tuple[str, ...]:
+    """The keys of all markers that there may be at the fixed place, the older one included.
+
+    Raises:
+        MarkerUnreadable: Storage would not list them, or does not end.
+    """
+    try:
+        found = Reader(Asker(client, bucket, wait=_SHORTLY)).read(MARKERS.encode())
+    except ListingFailed as error:
+        raise MarkerUnreadable(
+            f"The markers of bucket {bucket!r}, which say whose it is, could not be listed: "
+            f"{error} It takes s3:ListBucket on the bucket, also for keys that begin with "
+            f"{MARKERS!r}."
+        ) from error
+    if found.truncated:
+        raise MarkerUnreadable(
+            f"More than {len(found.page)} objects of bucket {bucket!r} begin with {MARKERS!r}. "
+            "Markers are few; find out who writes there."
+        )
+    keys = [key.decode(errors="replace") for key in found.page.keys]
+    return tuple(key for key in keys if key == OLDER_KEY or _is_marker(key))
+
+
+def _is_marker(key: str) -> bool:
+    return key.startswith(FOLDER) and key.endswith(".json")
 
 
 def read_marker(client: S3Client, bucket: str, key: str) -> Marker | None:
@@ -100,13 +154,13 @@ def read_marker(client: S3Client, bucket: str, key: str) -> Marker | None:
             f"{where.capitalize()} could not be read: {described(error)}."
         ) from (error)
     try:
-        return _parsed(body, strong(answer.get("ETag", "")))
+        return _parsed(body, key, strong(answer.get("ETag", "")))
     except (ValueError, TypeError, KeyError) as error:
         raise MarkerUnreadable(
             f"{where.capitalize()} is no marker that this version understands "
-            f"({type(error).__name__}: {sanitize(str(error), limit=200)}). If it is somebody "
-            "else's object, choose another key with `marker` in the settings; if it is a damaged "
-            "marker, find out who damaged it, remove it by hand, and adopt the bucket again."
+            f"({type(error).__name__}: {sanitize(str(error), limit=200)}). If a newer version "
+            "wrote it, install that one; if it is damaged, find out who damaged it and whose it "
+            "was. Its owner removes it by hand, and adopts the bucket again."
         ) from error
 
 
@@ -191,16 +245,20 @@ def _put(
         )
 
 
-def _parsed(body: bytes, etag: str) -> Marker:
+def _parsed(body: bytes, key: str, etag: str) -> Marker:
     if len(body) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST} bytes")
     document = json.loads(body)
     if not isinstance(document, dict) or "format" not in document:
         raise ValueError("it is JSON, and not that of a marker")
-    if document["format"] != FORMAT:
-        raise ValueError(f"its format is {document['format']!r}, and {FORMAT} is known")
+    if document["format"] not in (1, FORMAT):
+        raise ValueError(f"its format is {document['format']!r}, and 1 to {FORMAT} are known")
     database = document["database"]
     environment = document["environment"]
+    owns = timeline = None
+    if document["format"] == FORMAT:
+        owns = tuple(_text(prefix) for prefix in document["owns"])
+        timeline = None if document["timeline"] is None else _number(document["timeline"])
     return Marker(
         installation=_text(document["installation"]),
         environment=None if environment is None else _text(environment),
@@ -210,6 +268,9 @@ def _parsed(body: bytes, etag: str) -> Marker:
         counter=_number(document["counter"]),
         adopted_at=_text(document["adopted_at"]),
         adopted_by=_text(document["adopted_by"]),
+        owns=owns,
+        timeline=timeline,
+        key=key,
         etag=etag,
     )
 

@@ -11,8 +11,12 @@ class NotAdopted(AdoptionRefused):
     """Nobody has adopted the bucket."""
 
 
+class PrefixesNotAdopted(AdoptionRefused):
+    """The settings own more of the bucket than was adopted."""
+
+
 class WrongBucket(AdoptionRefused):
-    """The bucket belongs to another installation. Nothing overrides that."""
+    """What the settings own belongs to another installation. Nothing overrides that."""
 
 
 class WrongEnvironment(AdoptionRefused):
@@ -25,6 +29,10 @@ class WrongDatabase(AdoptionRefused):
 
 class DatabaseRestored(AdoptionRefused):
     """The database is behind the marker."""
+
+
+class LeftBehind(AdoptionRefused):
+    """The marker was written on a later timeline: a standby of this server was promoted."""
 
 
 class BucketOfAnotherInstallation(AdoptionRefused):

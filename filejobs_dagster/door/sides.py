@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.door.marker import DatabaseIdentity, Marker, read_marker
+from filejobs_dagster.door.marker import (
+    FOLDER,
+    OLDER_KEY,
+    DatabaseIdentity,
+    Marker,
+    list_markers,
+    read_marker,
+)
 from filejobs_dagster.door.refusals import MarkerUnreadable
 from filejobs_dagster.objects.manner import Abilities
+from filejobs_dagster.objects.prefixes import apart
+from filejobs_dagster.postgres.primary import ServerState, server_state
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ AWS = "AWS"
 """What stands for the endpoint where the settings name none."""
 
 _ROW = """
-SELECT installation, environment, counter, adopted_at, adopted_by,
+SELECT installation, environment, counter, adopted_at, adopted_by, timeline,
        conditional_delete, probed_at, probed_server, server
   FROM bucket_adoption
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
@@ -41,9 +50,11 @@ class Place:
         client: From `make_client`.
         bucket: Its name on the server.
         endpoint: The server's address as the settings have it; None for AWS.
-        marker_key: Where the marker is, outside the owned prefixes.
         installation: From the settings.
         environment: From the settings; None when they name none.
+        owns: The prefixes of the bucket that they own, by all entries that lead to it; the empty
+            one is the whole bucket.
+        older_keys: Where an older version may have kept the marker.
         database: Where the project's tables are.
         connection: An open connection to it, outside a transaction.
     """
@@ -51,11 +62,12 @@ class Place:
     client: S3Client
     bucket: str
     endpoint: str | None
-    marker_key: str
     installation: str
     environment: str | None
+    owns: tuple[str, ...]
     database: Database
     connection: Connection
+    older_keys: tuple[str, ...] = (OLDER_KEY,)
 
     @classmethod
     def of(
@@ -67,16 +79,28 @@ class Place:
         connection: Connection,
     ) -> Self:
         """What the settings say of one bucket."""
+        entries = [
+            entry
+            for entry in settings.buckets.values()
+            if entry.server_and_name == bucket.server_and_name
+        ]
+        older = {entry.marker for entry in entries if entry.marker is not None}
         return cls(
             client=client,
             bucket=bucket.bucket,
             endpoint=bucket.endpoint_url,
-            marker_key=bucket.marker,
             installation=settings.installation,
             environment=settings.environment,
+            owns=tuple(apart([prefix for entry in entries for prefix in entry.owned_prefixes])),
             database=database,
             connection=connection,
+            older_keys=(*sorted(older - {OLDER_KEY}), OLDER_KEY),
         )
+
+    @property
+    def marker_key(self) -> str:
+        """Where this installation's marker is, whatever is configured."""
+        return f"{FOLDER}{self.installation}.json"
 
     @property
     def row_key(self) -> dict[str, str]:
@@ -94,6 +118,7 @@ class Row:
         counter: See the module.
         adopted_at: With its time zone.
         adopted_by: User and host.
+        timeline: On which it counted last; None where that is not known.
         conditional_delete: What the probe found (see `ConditionalDelete`), or None.
         probed_at: When, or None.
         probed_server: How the server called itself then.
@@ -105,6 +130,7 @@ class Row:
     counter: int
     adopted_at: datetime
     adopted_by: str
+    timeline: int | None
     conditional_delete: ConditionalDelete | None
     probed_at: datetime | None
     probed_server: str | None
@@ -124,13 +150,17 @@ class Inspection:
 
     Attributes:
         identity: The database that is connected.
-        marker: What the bucket says; None when it says nothing.
-        unreadable: Why the marker could not be read, else None.
+        server: The server that it is on.
+        marker: What the bucket says of this installation; None when it says nothing.
+        others: The markers of other installations.
+        unreadable: Why a marker could not be read, else None.
         row: What the database says; None when it says nothing.
     """
 
     identity: DatabaseIdentity
+    server: ServerState
     marker: Marker | None
+    others: tuple[Marker, ...]
     unreadable: str | None
     row: Row | None
 
@@ -144,21 +174,49 @@ def inspect(place: Place) -> Inspection:
     Raises:
         psycopg.Error: The database would not say.
     """
-    marker, unreadable = None, None
+    markers: tuple[Marker | None, tuple[Marker, ...]] = (None, ())
+    unreadable = None
     try:
-        marker = read_marker(place.client, place.bucket, place.marker_key)
+        markers = _markers(place)
     except MarkerUnreadable as error:
         unreadable = str(error)
     with place.database.transaction(place.connection, read_only=True) as cursor:
-        identity = _identity(cursor, place.database.schema)
+        server = server_state(cursor)
+        (name,) = one(cursor.execute("SELECT current_database()"))
         row = row_of(cursor, place)
-    return Inspection(identity, marker, unreadable, row)
+    identity = DatabaseIdentity(server.system_identifier, name, place.database.schema)
+    return Inspection(identity, server, *markers, unreadable, row)
 
 
-def _identity(cursor: psycopg.Cursor[TupleRow], schema: str) -> DatabaseIdentity:
-    cursor.execute("SELECT system_identifier::text, current_database() FROM pg_control_system()")
-    identifier, name = one(cursor)
-    return DatabaseIdentity(identifier, name, schema)
+def _markers(place: Place) -> tuple[Marker | None, tuple[Marker, ...]]:
+    """This installation's marker, and those of all others.
+
+    One that an older version wrote counts until its installation has one at the fixed place.
+
+    Raises:
+        MarkerUnreadable: One of them could not be read, whosever it is.
+    """
+    listed = list_markers(place.client, place.bucket)
+    found = [
+        marker
+        # A key of the operator's own choice is not found by a listing.
+        for key in (*listed, *(key for key in place.older_keys if key != OLDER_KEY))
+        if (marker := read_marker(place.client, place.bucket, key)) is not None
+    ]
+    moved = {marker.installation for marker in found if marker.key.startswith(FOLDER)}
+    valid = [
+        marker
+        for marker in found
+        if marker.key not in place.older_keys or marker.installation not in moved
+    ]
+    ours = [
+        marker
+        for marker in valid
+        if marker.key == place.marker_key
+        or (marker.key in place.older_keys and marker.installation == place.installation)
+    ]
+    others = tuple(marker for marker in valid if marker not in ours)
+    return max(ours, key=lambda marker: marker.counter, default=None), others
 
 
 def row_of(cursor: psycopg.Cursor[TupleRow], place: Place) -> Row | None:

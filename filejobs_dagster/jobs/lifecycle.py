@@ -333,8 +333,9 @@ def _beating(context: RunContext, pace: Pace) -> Iterator[None]:
 def _beat_once(context: RunContext) -> None:
     context.lease.prove()
     database = context.database
-    with (
-        database.connect(f"{context.identity.job} heartbeat") as connection,
-        database.transaction(connection) as cursor,
-    ):
-        context.progress.beat(cursor)
+    with database.connect(f"{context.identity.job} heartbeat") as connection:
+        if context.door is not None:
+            # After a failover this connection leads to the new primary, and the run's own does not.
+            context.door.look_with(connection)
+        with database.transaction(connection) as cursor:
+            context.progress.beat(cursor)

@@ -17,6 +17,7 @@ from filejobs_dagster.objects.manner import Manner, abilities_of
 from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.prefixes import MARKERS
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
@@ -69,8 +70,8 @@ class BucketOwnership(Protocol):
         ...
 
     @property
-    def marker(self) -> str:
-        """The key of the object that says whose bucket it is; nothing may delete it either."""
+    def marker(self) -> str | None:
+        """Where an older version kept the marker; nothing may delete that either."""
         ...
 
 
@@ -136,8 +137,8 @@ class Gate:
             return NOT_OWNED
         if any(_protects(entry, key) for entry in self._bucket.protect):
             return PROTECTED
-        if key == self._bucket.marker or key.startswith(f"{self._bucket.marker}."):
-            # The marker, and the probe's object, which stands beside it for a moment.
+        if key.startswith(MARKERS) or key == self._bucket.marker:
+            # The markers, and the probe's objects, which stand beside them for a moment.
             return PROTECTED
         if not _RESOLVABLE.isdisjoint(key.split("/")) or (is_folded(key) and self._folds_slashes()):
             return AMBIGUOUS_PATH

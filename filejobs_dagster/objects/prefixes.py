@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MARKERS = "filejobs-adopted"
+"""What the keys of all markers begin with, of every installation and whatever it configures: one
+listing finds them all. Nothing that begins so is ever deleted, in any job."""
+
 
 def apart(prefixes: Sequence[str]) -> list[str]:
     """The prefixes, each once, without those that lie inside another one."""
@@ -16,3 +20,8 @@ def apart(prefixes: Sequence[str]) -> list[str]:
         if not kept or not prefix.startswith(kept[-1]):
             kept.append(prefix)
     return kept
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether a key can lie in both prefixes; the empty one is the whole bucket."""
+    return one.startswith(other) or other.startswith(one)

@@ -56,25 +56,20 @@ class Store:
 
     def door(self, job: str) -> Door:
         """What a live run of a job must prove before it deletes from this bucket."""
+        return Door(BY_NAME[job], self._all, self.client, entry="prove")
+
+    @property
+    def _all(self) -> Settings:
         settings: Settings = Settings.model_construct(
             installation=INSTALLATION, environment=None, buckets={"prove": self.settings}
         )  # type: ignore[call-arg]  # the door asks for nothing else
-        return Door(BY_NAME[job], settings, self.client, entry="prove")
+        return settings
 
     def adopt(self, database: Database) -> None:
         """Write the marker that lets runs on this database delete from the bucket."""
         with database.connect("adopt") as connection:
             adopt(
-                Place(
-                    client=self.client,
-                    bucket=self.name,
-                    endpoint=self.settings.endpoint_url,
-                    marker_key=self.settings.marker,
-                    installation=INSTALLATION,
-                    environment=None,
-                    database=database,
-                    connection=connection,
-                ),
+                Place.of(self._all, self.settings, self.client, database, connection),
                 by="filejobs prove",
             )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import psycopg
+
+    from filejobs_dagster.postgres.primary import ServerState
 
 WAIT = timedelta(minutes=5)
 _LOOK_AGAIN = 0.5
@@ -60,7 +63,8 @@ def catch_up(
         How far it is; None when it is the primary itself.
 
     Raises:
-        ReferencesUnknown: It is no replica of this primary, or lags behind for too long.
+        ReferencesUnknown: It is no replica of this primary, follows another one since a promotion,
+            was promoted itself, or lags behind for too long.
         psycopg.Error: One of the two could not be asked.
     """
     if _system(primary) != _system(replica):
@@ -70,28 +74,57 @@ def catch_up(
             "rows are cannot be known. Give such sources a `database` of their own, which is their "
             "primary, or drop read_from."
         )
-    if not _in_recovery(replica):
+    with primary.cursor() as cursor:
+        first = server_state(cursor)
+    with replica.cursor() as cursor:
+        second = server_state(cursor)
+    if second == first and not second.in_recovery:
         return None
-    if _in_recovery(primary):
+    if not second.in_recovery:
+        raise ReferencesUnknown(_promoted(whom, first, second))
+    if first.in_recovery:
         raise ReferencesUnknown(
             f"The connection that {whom} should be compared with leads to a replica itself. "
             "Connect to the primary (`target_session_attrs=read-write`)."
         )
     wanted = _written(primary)
     started = time.monotonic()
-    while (position := _replayed(replica))[0] < wanted:
+    while not (place := _replayed(replica)).has(wanted, first.timeline):
+        if not place.in_recovery:
+            raise ReferencesUnknown(_promoted(whom, first, None))
         waited = timedelta(seconds=time.monotonic() - started)
         if waited >= wait:
-            raise ReferencesUnknown(
-                f"The replica that {whom} is read from is {wanted - position[0]} bytes of log "
-                f"behind the primary, and did not catch up in {wait.total_seconds():.0f} seconds; "
-                f"the last transaction that it replayed is of {position[1]}. Its rows would be "
-                "older than the listing, and new references would be missed. Read from another "
-                "replica, or drop read_from."
-            )
+            raise ReferencesUnknown(_not_there(whom, place, wanted, first.timeline, wait))
         while_waiting()
         time.sleep(min(_LOOK_AGAIN, max(wait.total_seconds() / 4, 0.01)))
-    return ReplicaState(timedelta(seconds=time.monotonic() - started), position[1])
+    return ReplicaState(timedelta(seconds=time.monotonic() - started), place.last_replayed_at)
+
+
+def _promoted(whom: str, primary: ServerState, replica: ServerState | None) -> str:
+    which = "" if replica is None else f" ({replica}; the primary is on {primary})"
+    return (
+        f"The server that {whom} is read from follows no primary any more{which}: it was promoted. "
+        "What is written on the primary since does not arrive there. Let read_from lead to a "
+        "standby of the primary, or drop it."
+    )
+
+
+def _not_there(whom: str, place: _Place, wanted: int, timeline: int | None, wait: timedelta) -> str:
+    if place.position < wanted:
+        return (
+            f"The replica that {whom} is read from is {wanted - place.position} bytes of log "
+            f"behind the primary, and did not catch up in {wait.total_seconds():.0f} seconds; "
+            f"the last transaction that it replayed is of {place.last_replayed_at}. Its rows would "
+            "be older than the listing, and new references would be missed. Read from another "
+            "replica, or drop read_from."
+        )
+    return (
+        f"The replica that {whom} is read from follows timeline {place.timeline}, and the primary "
+        f"is on timeline {timeline}: since a promotion it follows another server, or it has not "
+        "made a restart point since (it does within its checkpoint_timeout; granted "
+        "pg_read_all_stats, the role sees it at once). Let read_from lead to a standby of the "
+        "primary, wait for that point, or drop it."
+    )
 
 
 def _system(connection: psycopg.Connection[Any]) -> tuple[int, int]:
@@ -104,10 +137,6 @@ def _system(connection: psycopg.Connection[Any]) -> tuple[int, int]:
         )
     )
     return int(identifier), int(database)
-
-
-def _in_recovery(connection: psycopg.Connection[Any]) -> bool:
-    return bool(one(connection.execute(b"SELECT pg_is_in_recovery()"))[0])
 
 
 def _written(primary: psycopg.Connection[Any]) -> int:
@@ -123,11 +152,35 @@ def _written(primary: psycopg.Connection[Any]) -> int:
     return int(position - within if within in _PAGE_HEADERS else position)
 
 
-def _replayed(replica: psycopg.Connection[Any]) -> tuple[int, datetime | None]:
-    position, moment = one(
-        replica.execute(
-            b"SELECT coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::bigint,"
-            b" pg_last_xact_replay_timestamp()"
+@dataclass(frozen=True)
+class _Place:
+    """Where a replica is: in the log, and on which timeline as far as this role can see."""
+
+    in_recovery: bool
+    position: int
+    last_replayed_at: datetime | None
+    timeline: int
+
+    def has(self, wanted: int, timeline: int | None) -> bool:
+        """Whether it has all that the primary had; another timeline is another log."""
+        return (
+            self.in_recovery
+            and self.position >= wanted
+            and (timeline is None or self.timeline == timeline)
+        )
+
+
+def _replayed(replica: psycopg.Connection[Any]) -> _Place:
+    # Without pg_read_all_stats the receiver's row is all NULL, and the control file must do.
+    return _Place(
+        *one(
+            replica.execute(
+                b"SELECT pg_is_in_recovery(),"
+                b" coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::bigint,"
+                b" pg_last_xact_replay_timestamp(),"
+                b" greatest((SELECT timeline_id FROM pg_control_checkpoint()),"
+                b" (SELECT min_recovery_end_timeline FROM pg_control_recovery()),"
+                b" (SELECT received_tli FROM pg_stat_wal_receiver))"
+            )
         )
     )
-    return int(position), moment

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, WithJsonSchema
 
+from filejobs_dagster.objects.prefixes import overlap
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.values import Text
@@ -117,7 +118,7 @@ def idle_steps(transforms: Any) -> Iterator[Found]:
         before = items(transforms)[:index]
         begins = begins_after(before)
         bases = [base for base in items(part(step, "strip_base")) if isinstance(base, str)]
-        if bases and begins and not any(meet(base, begins) for base in bases):
+        if bases and begins and not any(overlap(base, begins) for base in bases):
             yield (
                 ("transforms", index, "strip_base"),
                 mistake(
@@ -150,11 +151,6 @@ def begins_after(transforms: Any) -> str:
         elif part(step, "strip_suffix") is None:
             begins = ""
     return begins
-
-
-def meet(one: str, other: str) -> bool:
-    """True when some text can begin with both."""
-    return one.startswith(other) or other.startswith(one)
 
 
 def _without_query(transforms: list[Any]) -> bool:

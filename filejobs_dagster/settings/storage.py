@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
+from filejobs_dagster.objects.prefixes import MARKERS, overlap
 from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Steps, at, mistake, shown
@@ -24,7 +25,6 @@ from filejobs_dagster.settings.rules import (
     begins_after,
     begins_with,
     idle_steps,
-    meet,
     repeated_names,
 )
 from filejobs_dagster.settings.secrets import Secret
@@ -43,9 +43,6 @@ from filejobs_dagster.settings.values import (
 
 WHOLE_BUCKET = ""
 """The prefix that every key begins with."""
-
-MARKER = "filejobs-adopted.json"
-"""The default key of the object that says whose bucket it is."""
 
 _A_TEXT_FOR_EACH_ROW = re.compile(
     r"\s*select\s+(?:all\s+|distinct\s+)?'(?:[^']|'')*'(?:\s*::\s*\w+|\s+as\s+\w+)*\s+from\b",
@@ -242,17 +239,23 @@ class BucketSettings(Section):
         "delete marker: nothing is freed, and the object can be brought back.",
         examples=[True],
     )
-    marker: Text = Field(
-        default=MARKER,
-        description="The key of the object that `filejobs bucket adopt` writes: it says to which "
-        "installation and database the bucket belongs. Outside of owns.",
-        examples=[MARKER],
+    marker: Text | None = Field(
+        default=None,
+        description="Superfluous: every marker lies below filejobs-adopted/, whatever stands here. "
+        "Where an older version kept it at a key of its own, that key is read until the first "
+        "live run, or `filejobs bucket adopt`, has written the new one. Then drop the line.",
+        examples=["filejobs-adopted.json"],
     )
 
     @property
     def owned_prefixes(self) -> tuple[str, ...]:
         """`owns`, or the empty prefix when the whole bucket is owned."""
         return (WHOLE_BUCKET,) if self.owns_whole_bucket else tuple(self.owns)
+
+    @property
+    def server_and_name(self) -> tuple[str, str]:
+        """The same for all entries that lead to one bucket."""
+        return _server(self.endpoint_url), self.bucket
 
     @classmethod
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
@@ -265,7 +268,7 @@ class BucketSettings(Section):
         yield from _credentials(said)
         yield from repeated_names(said.get("sources"), "sources", "source")
         yield from repeated_names(said.get("rewrites"), "rewrites", "rewrite")
-        yield from _misplaced_marker(said)
+        yield from _owned_markers(said)
 
 
 def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found]:
@@ -286,7 +289,7 @@ def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found
             owned.append((name, place, path, prefix))
     for index, (name, place, path, prefix) in enumerate(owned):
         for other_name, other_place, other_path, other in owned[:index]:
-            if name != other_name and place == other_place and meet(prefix, other):
+            if name != other_name and place == other_place and overlap(prefix, other):
                 yield (
                     (name, *path),
                     mistake(
@@ -364,7 +367,7 @@ def _overlaps_within(said: Mapping[str, Any]) -> Iterator[Found]:
     owned = list(_owned(said))
     for index, (path, prefix) in enumerate(owned):
         for other_path, other in owned[:index]:
-            if meet(prefix, other):
+            if overlap(prefix, other):
                 shorter = min(prefix, other, key=len)
                 yield (
                     path,
@@ -448,7 +451,7 @@ def _outside_of_owns(said: Mapping[str, Any]) -> Iterator[Found]:
 def _lies_outside(beginning: str, said: Mapping[str, Any]) -> bool:
     """True when nothing that begins so can be owned; false where it is not known what is."""
     owned = [prefix for _, prefix in _owned(said)]
-    return bool(owned) and not any(meet(beginning, prefix) for prefix in owned)
+    return bool(owned) and not any(overlap(beginning, prefix) for prefix in owned)
 
 
 def _credentials(said: Mapping[str, Any]) -> Iterator[Found]:
@@ -495,19 +498,15 @@ def _unchecked(said: Mapping[str, Any]) -> Iterator[Found]:
             return
 
 
-def _misplaced_marker(said: Mapping[str, Any]) -> Iterator[Found]:
-    marker = said.get("marker", MARKER)
-    if not isinstance(marker, str) or said.get("owns_whole_bucket") is True:
-        # Of a bucket that is owned as a whole, the marker is the one key that stays protected.
-        return
+def _owned_markers(said: Mapping[str, Any]) -> Iterator[Found]:
     for path, prefix in _owned(said):
-        if marker.startswith(prefix):
+        if prefix.startswith(MARKERS):
             yield (
-                ("marker",),
+                path,
                 mistake(
-                    f"{shown(marker)} lies inside {shown(prefix)} of {at(path)}, where things are "
-                    "deleted",
-                    f"write a key outside of owns, such as {MARKER}",
+                    f"below {shown(prefix)} lie the markers that say whose bucket it is; nothing "
+                    "is deleted there",
+                    "write the prefixes of your files",
                 ),
             )
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.embedded.s3 import EmbeddedS3
     from tests.cli.conftest import Desk
 
-KEY = "filejobs-adopted.json"
+KEY = "filejobs-adopted/desk.json"
 SECRET = "secret-of-the-desk"
 
 
@@ -143,5 +143,5 @@ def test_a_server_that_does_not_answer_is_named_without_its_secret(desk: Desk) -
     desk.write()
     said = desk.call("bucket", "adopt")
     assert said.exit_code == 1
-    assert "could not be read" in said.stderr
+    assert "could not be listed" in said.stderr
     assert SECRET not in said.output

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 
-KEY = "filejobs-adopted.json"
+KEY = "filejobs-adopted/acme.json"
 
 
 @pytest.fixture
 def place(owner: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
     database = Database(database_url)
     with database.connect("test") as connection:
-        yield Place(owner, bucket, "http://ceph", KEY, "acme", None, database, connection)
+        yield Place(owner, bucket, "http://ceph", "acme", None, ("files/",), database, connection)
 
 
 def test_a_bucket_is_adopted_and_every_live_run_counts(place: Place) -> None:

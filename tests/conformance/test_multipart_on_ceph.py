@@ -193,7 +193,7 @@ def sweep(tmp_path: Path, database_url: str, bucket: str, owner: S3Client, ceph:
         bucket,
         statement(bucket, "Allow", NEEDED_ON_BUCKET, [""]),
         statement(bucket, "Allow", NEEDED, ["/files/*"]),
-        statement(bucket, "Allow", ["GetObject", "PutObject"], ["/filejobs-adopted.json"]),
+        statement(bucket, "Allow", ["GetObject", "PutObject"], ["/filejobs-adopted/*"]),
     )
     return Sweeper(installation, guest)
 
@@ -243,7 +243,7 @@ def test_a_right_that_is_missing_fails_the_run_and_is_named(
         bucket,
         statement(bucket, "Allow", [it for it in NEEDED_ON_BUCKET if it != missing], [""]),
         statement(bucket, "Allow", [it for it in NEEDED if it != missing], ["/files/*"]),
-        statement(bucket, "Allow", ["GetObject", "PutObject"], ["/filejobs-adopted.json"]),
+        statement(bucket, "Allow", ["GetObject", "PutObject"], ["/filejobs-adopted/*"]),
     )
     outcome = sweep(idle_for=timedelta(0))
     assert not outcome.ok

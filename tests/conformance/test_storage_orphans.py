@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 
-MARKER = "filejobs-adopted.json"
+MARKER = "filejobs-adopted/test.json"
 
 
 @pytest.fixture

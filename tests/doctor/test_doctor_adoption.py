@@ -82,7 +82,9 @@ def patient(
         ({"storage_orphans": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"storage_orphans": {"by_hand": True}}, "warning"),
         ({"multipart_uploads": {"by_hand": True, "mode": "live"}}, "failed"),
-        ({"upload_reservations": {"by_hand": True}}, "ok"),
+        ({"upload_reservations": {"by_hand": True, "mode": "live"}}, "failed"),
+        ({"upload_reservations": {"by_hand": True}}, "warning"),
+        ({"audit_seal": {"by_hand": True}}, "ok"),
     ],
 )
 def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_sweeps_it(
@@ -112,7 +114,7 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
     assert "only in requests for one object" in said.stdout
     assert connection.execute(kept).fetchone() == ("single only",)
     listed = s3_client.list_objects_v2(Bucket=bucket)["Contents"]
-    assert [entry["Key"] for entry in listed] == ["filejobs-adopted.json"]
+    assert [entry["Key"] for entry in listed] == ["filejobs-adopted/patient.json"]
     condition = patient.finding(CONDITION)
     assert condition is not None
     assert "(tried 2" in condition.found

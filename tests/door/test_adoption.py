@@ -25,10 +25,12 @@ from filejobs_dagster.door.refusals import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
+    LeftBehind,
     MarkerNotWritten,
     MarkerTaken,
     MarkerUnreadable,
     NotAdopted,
+    PrefixesNotAdopted,
     WrongBucket,
     WrongDatabase,
     WrongEnvironment,
@@ -39,7 +41,7 @@ from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.objects.buckets import BucketForTests
 from tests.objects.orphans import keys_of
-from tests.objects.scripted import Answer, ScriptedS3, errors
+from tests.objects.scripted import XML, Answer, ScriptedS3, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
-KEY = "filejobs-adopted.json"
+KEY = "filejobs-adopted/acme.json"
+OWNS = ("files/",)
 BY = "ada@desk"
 
 
@@ -57,13 +60,26 @@ def place(client: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
     database = Database(database_url)
     with database.connect("test") as connection:
         yield Place(
-            client, bucket, "http://127.0.0.1", KEY, "acme", "production", database, connection
+            client, bucket, "http://127.0.0.1", "acme", "production", OWNS, database, connection
         )
 
 
-def document(place: Place) -> dict[str, Any]:
-    body = place.client.get_object(Bucket=place.bucket, Key=KEY)["Body"].read()
+def document(place: Place, key: str = KEY) -> dict[str, Any]:
+    body = place.client.get_object(Bucket=place.bucket, Key=key)["Body"].read()
     return dict(json.loads(body))
+
+
+def listed(*keys: str) -> Answer:
+    """The answer of a scripted server to the listing of the markers."""
+    entries = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+        "<ETag>&quot;e&quot;</ETag><Size>1</Size></Contents>"
+        for key in keys
+    )
+    return Answer(
+        body=f"{XML}<ListBucketResult><Prefix>filejobs-adopted</Prefix><KeyCount>{len(keys)}"
+        f"</KeyCount><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+    )
 
 
 def rewrite(place: Place, **changes: Any) -> None:
@@ -98,7 +114,7 @@ def test_adopting_writes_both_halves_and_one_event(place: Place) -> None:
         "SELECT system_identifier::text, current_database() FROM pg_control_system()"
     ).fetchone()
     assert row is not None
-    assert (said["installation"], said["environment"], said["format"]) == ("acme", "production", 1)
+    assert (said["installation"], said["environment"], said["format"]) == ("acme", "production", 2)
     assert said["database"] == {
         "system_identifier": row[0],
         "name": row[1],
@@ -148,7 +164,7 @@ def test_the_marker_of_another_installation_is_refused_shown_and_never_overridde
 ) -> None:
     adopt(replace(place, installation="globex"), by="eve@globex")
     place.connection.execute("DELETE FROM bucket_adoption")
-    before = document(place)
+    before = document(place, "filejobs-adopted/globex.json")
     for attempt in attempts(
         lambda: adopt(place, by=BY), lambda: adopt(place, by=BY, again="mine now")
     ):
@@ -156,7 +172,8 @@ def test_the_marker_of_another_installation_is_refused_shown_and_never_overridde
             attempt()
     with pytest.raises(WrongBucket):
         check(place)
-    assert document(place) == before
+    assert document(place, "filejobs-adopted/globex.json") == before
+    assert keys_of(place.client, place.bucket) == {"filejobs-adopted/globex.json"}
 
 
 def test_two_installations_on_one_schema_are_refused(place: Place) -> None:
@@ -358,6 +375,111 @@ def test_two_who_adopt_at_once_end_with_one_marker(
     assert document(place)["installation"] == "globex"
 
 
+# One place for all markers
+
+
+def write_older(place: Place, key: str, **changes: Any) -> None:
+    """A marker as an older version wrote it, without prefixes and timeline."""
+    adopted = adopt(place, by=BY)
+    said = json.loads(adopted.marker.text()) | {"format": 1, **changes}
+    del said["owns"], said["timeline"]
+    place.client.delete_object(Bucket=place.bucket, Key=KEY)
+    place.client.put_object(Bucket=place.bucket, Key=key, Body=json.dumps(said).encode())
+
+
+def of_globex(place: Place, owns: tuple[str, ...], url: str) -> Place:
+    """A second installation on a database of its own."""
+    database = Database(url)
+    return replace(
+        place, installation="globex", owns=owns, database=database,
+        connection=database.connect("globex"), older_keys=("other.json", "filejobs-adopted.json"),
+    )  # fmt: skip
+
+
+def test_a_second_installation_finds_the_first_whatever_it_configures(
+    place: Place, empty_database_url: str
+) -> None:
+    adopt(place, by=BY)
+    migrate(empty_database_url)
+    for owns in (("files/",), ("files/a/",), ("",)):
+        second = of_globex(place, owns, empty_database_url)
+        with second.connection:
+            for attempt in attempts(
+                partial(check, second),
+                partial(adopt, second, by="eve", again="mine"),
+            ):
+                with pytest.raises(WrongBucket, match=r"'acme'.*owns 'files/' there"):
+                    attempt()
+    assert keys_of(place.client, place.bucket) == {KEY}
+
+
+def test_two_installations_share_a_bucket_while_their_prefixes_are_apart(
+    place: Place, empty_database_url: str
+) -> None:
+    adopt(place, by=BY)
+    migrate(empty_database_url)
+    second = of_globex(place, ("other/",), empty_database_url)
+    with second.connection:
+        adopt(second, by="eve")
+        assert check(place).marker.installation == "acme"
+        assert raise_counter(second, check(second)).marker.installation == "globex"
+        # Each live run looks at the others: whoever grows into them is refused.
+        grown = replace(second, owns=("files/new/", "other/"))
+        with pytest.raises(WrongBucket, match="'acme'"):
+            check(grown)
+
+
+def test_settings_that_own_more_than_was_adopted_are_refused_until_they_are_adopted(
+    place: Place,
+) -> None:
+    adopt(place, by=BY)
+    grown = replace(place, owns=("files/", "more/"))
+    with pytest.raises(PrefixesNotAdopted, match=r"own 'more/'.*filejobs bucket adopt$"):
+        check(grown)
+    assert adopt(grown, by=BY).marker.owns == ("files/", "more/")
+    check(grown)
+    check(place)
+
+
+@pytest.mark.parametrize("key", ["filejobs-adopted.json", "other.json"])
+def test_a_bucket_that_an_older_version_adopted_goes_on_and_moves_with_the_first_live_run(
+    place: Place, key: str
+) -> None:
+    write_older(place, key)
+    upgraded = replace(place, older_keys=("other.json", "filejobs-adopted.json"))
+    moved = raise_counter(upgraded, check(upgraded))
+    assert (moved.marker.key, moved.marker.counter, moved.marker.owns) == (KEY, 2, OWNS)
+    # What is left of the old one counts no more, here and for others.
+    assert check(place).marker.key == KEY
+
+
+def test_an_older_marker_of_somebody_else_may_own_anything_until_it_moves(place: Place) -> None:
+    write_older(place, "filejobs-adopted.json", installation="globex")
+    place.connection.execute("DELETE FROM bucket_adoption")
+    with pytest.raises(WrongBucket, match="owns the whole bucket there"):
+        check(place)
+
+
+def test_an_older_marker_tells_a_restored_database_too(place: Place) -> None:
+    write_older(place, "filejobs-adopted.json", counter=7)
+    with pytest.raises(DatabaseRestored, match="counts 7 and the database counts 1"):
+        check(place)
+
+
+@pytest.mark.parametrize(
+    ("timeline", "counter", "refusal"),
+    [(99, 1, LeftBehind), (99, 0, LeftBehind), (99, 5, LeftBehind), (1, 5, DatabaseRestored)],
+)
+def test_the_higher_timeline_has_the_bucket(
+    place: Place, timeline: int, counter: int, refusal: type[AdoptionRefused]
+) -> None:
+    adopt(place, by=BY)
+    rewrite(place, timeline=timeline, counter=counter)
+    with pytest.raises(refusal):
+        check(place)
+    assert adopt(place, by=BY, again="the other one is gone").marker.timeline == 1
+
+
 # A marker that says nothing
 
 
@@ -366,7 +488,7 @@ def test_two_who_adopt_at_once_end_with_one_marker(
     [
         b"not JSON",
         b"[]",
-        b'{"format": 2}',
+        b'{"format": 3}',
         b'{"installation": "acme"}',
         b'{"format": 1, "installation": 7, "environment": null, "database": {}, "counter": 1}',
         b"\xff\xfe",
@@ -408,9 +530,7 @@ def test_a_marker_that_may_not_be_written_leaves_the_bucket_unadopted(
     place: Place, scripted: ScriptedS3, scripted_client: S3Client
 ) -> None:
     scripted.script = lambda request: (
-        Answer(404, errors("NoSuchKey"))
-        if request.method == "GET"
-        else Answer(403, errors("AccessDenied"))
+        listed() if request.method == "GET" else Answer(403, errors("AccessDenied"))
     )
     with pytest.raises(MarkerNotWritten, match="s3:PutObject"):
         adopt(replace(place, client=scripted_client, bucket="acme"), by=BY)
@@ -427,6 +547,8 @@ def test_a_server_that_knows_no_conditions_gets_a_marker_all_the_same(
     kept = Kept()
 
     def script(request: Any) -> Answer:
+        if "list-type=2" in request.path:
+            return listed() if kept.body is None else listed(KEY)
         if request.method == "GET":
             return Answer(404, errors("NoSuchKey")) if kept.body is None else Answer(body=kept.body)
         if "if-none-match" in request.headers or "if-match" in request.headers:
@@ -449,6 +571,8 @@ def test_what_an_ignoring_server_overwrote_is_noticed_by_reading_it_back(
 
     def script(request: Any) -> Answer:
         asked.append(request.method)
+        if "list-type=2" in request.path:
+            return listed(KEY) if "PUT" in asked else listed()
         if request.method == "GET":
             return Answer(body=other) if "PUT" in asked else Answer(404, errors("NoSuchKey"))
         return Answer()

@@ -95,7 +95,7 @@ def test_no_dry_run_aborts_or_writes_whatever_made_it_dry(
 ) -> None:
     installation.adopt()
     marker = installation.client.get_object(
-        Bucket=installation.bucket, Key="filejobs-adopted.json"
+        Bucket=installation.bucket, Key="filejobs-adopted/test.json"
     )["ETag"]
     events = installation.value("SELECT count(*) FROM audit_event")
     installation.document["allow_live"] = config.get("dry_run") is not False
@@ -106,6 +106,8 @@ def test_no_dry_run_aborts_or_writes_whatever_made_it_dry(
     assert result.success, failure_of(result)
     assert metadata_of(result)["mode"] == mode
     assert _there(installation) == ["files/idle"]
-    head = installation.client.head_object(Bucket=installation.bucket, Key="filejobs-adopted.json")
+    head = installation.client.head_object(
+        Bucket=installation.bucket, Key="filejobs-adopted/test.json"
+    )
     assert head["ETag"] == marker
     assert installation.value("SELECT count(*) FROM audit_event") == events

@@ -61,12 +61,23 @@ def test_a_careless_job_is_refused(files: Files, more: str, found: str) -> None:
     assert found in " ".join(map(str, files.read(_job(files, f", {more}")).problems))
 
 
+def test_nobody_owns_the_place_of_the_markers(files: Files) -> None:
+    text = files.good.replace(OWNS, 'owns: ["files/", "filejobs-adopted/"]')
+    assert "the markers that say whose bucket it is" in " ".join(
+        map(str, files.read(text).problems)
+    )
+
+
+def test_a_file_that_still_says_where_an_older_version_kept_the_marker_loads(files: Files) -> None:
+    text = _in_bucket(files, "marker: other.json")
+    assert files.read(text).require().buckets["uploads"].marker == "other.json"
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [
         ("shape: ['(']", "it is not a regular expression"),
         ("shape: ['.*']", "the pattern matches the empty key"),
-        ("marker: files/adopted.json", "where things are deleted"),
         (f"rewrites: [{{name: a, match: '{THUMBNAIL}', owner: 'files/{{x}}'}}]", "called 'x'"),
         (f"rewrites: [{{name: a, match: '{THUMBNAIL}', owner: 'files/{{id'}}]", "a brace too many"),
         (f"rewrites: [{{name: a, match: '{THUMBNAIL}', owner: '{{id!r}}'}}]", "a conversion"),
@@ -108,11 +119,6 @@ def test_a_rewrite_to_another_key_and_a_transform_with_its_check_are_taken(files
     assert bucket.rewrites[0].owner == "files/{id}"
     assert not bucket.sources[0].invertible
     assert TransformSettings(prepend="x").invertible
-
-
-def test_the_marker_of_a_whole_bucket_may_be_any_key(files: Files) -> None:
-    text = files.good.replace(OWNS, "owns_whole_bucket: true\n    marker: files/adopted.json")
-    assert files.read(text).require().buckets["uploads"].marker == "files/adopted.json"
 
 
 def test_the_address_of_a_replica_is_a_known_secret(files: Files) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.objects.prefixes import MARKERS
 from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def fingerprint(bucket: BucketSettings) -> str:
         "owns": sorted(bucket.owned_prefixes),
         "protect": sorted(bucket.protect),
         "shape": sorted(bucket.shape),
-        "marker": bucket.marker,
+        "marker": bucket.marker or f"{MARKERS}.json",
         "rewrites": [[rewrite.match, rewrite.owner] for rewrite in bucket.rewrites],
         "sources": sorted(
             (_of_source(source) for source in bucket.sources), key=lambda one: str(one["name"])

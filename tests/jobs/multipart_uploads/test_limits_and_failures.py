@@ -279,7 +279,7 @@ def test_a_bucket_that_nobody_adopted_is_refused_with_nothing_touched(
 
 def test_a_live_run_counts_itself_once_also_when_nothing_is_due(sweep: Sweeper) -> None:
     def counter() -> int:
-        marker = json.loads(sweep.server.objects["filejobs-adopted.json"])
+        marker = json.loads(sweep.server.objects["filejobs-adopted/test.json"])
         row = sweep.installation.value("SELECT counter FROM bucket_adoption")
         assert row == marker["counter"]
         return int(row)
@@ -304,9 +304,9 @@ def test_another_job_that_counted_itself_meanwhile_does_not_stand_in_the_way(
         if is_parts(request) and not before:
             before.append(True)
             other = type(sweep)(sweep.installation, sweep.client, MultipartServer())
-            marker = json.loads(sweep.server.objects["filejobs-adopted.json"])
+            marker = json.loads(sweep.server.objects["filejobs-adopted/test.json"])
             marker["counter"] += 1
-            sweep.server.objects["filejobs-adopted.json"] = json.dumps(marker).encode()
+            sweep.server.objects["filejobs-adopted/test.json"] = json.dumps(marker).encode()
             other.installation.execute("UPDATE bucket_adoption SET counter = counter + 1")
         return None
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.jobs.storage_orphans.conftest import Sweeper
 
-MARKER = "filejobs-adopted.json"
+MARKER = "filejobs-adopted/test.json"
 
 
 def test_an_orphan_goes_in_the_second_live_run_and_nothing_else_does(sweep: Sweeper) -> None:

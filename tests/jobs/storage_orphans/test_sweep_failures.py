@@ -170,7 +170,7 @@ def test_a_source_whose_check_does_not_know_its_own_keys_is_refused(full: Sweepe
 
 def test_the_wrong_database_is_refused(full: Sweeper) -> None:
     body = full.installation.client.get_object(
-        Bucket=full.installation.bucket, Key="filejobs-adopted.json"
+        Bucket=full.installation.bucket, Key="filejobs-adopted/test.json"
     )["Body"].read()
     identifier = full.installation.value(
         "SELECT system_identifier::text FROM pg_control_system()"
@@ -178,7 +178,7 @@ def test_the_wrong_database_is_refused(full: Sweeper) -> None:
     assert identifier in body
     full.installation.client.put_object(
         Bucket=full.installation.bucket,
-        Key="filejobs-adopted.json",
+        Key="filejobs-adopted/test.json",
         Body=body.replace(identifier, b"7000000000000000000"),
     )
     full.adopted = False

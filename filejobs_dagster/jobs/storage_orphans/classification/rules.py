@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from filejobs_dagster.objects.prefixes import MARKERS
 from filejobs_dagster.references.rewrites import RewriteOptions, Rewrites
 from filejobs_dagster.references.shape import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_MARKERS = MARKERS.encode()
 _RESOLVABLE = re.compile(rb"(?:\A|/)\.\.?(?:/|\Z)")
 
 MOST_KEY_BYTES = 1024
@@ -42,8 +44,8 @@ class BucketRules(Protocol):
         ...
 
     @property
-    def marker(self) -> str:
-        """The key of the object that says whose bucket it is."""
+    def marker(self) -> str | None:
+        """Where an older version kept the marker."""
         ...
 
     @property
@@ -68,8 +70,8 @@ class Rules:
         shape: Known keys.
         rewrites: From derived objects to their owners.
         bucket: The bucket's name, which rows may have in front of a key.
-        marker: The key of the object that says whose bucket it is; it is protected, and so is what
-            stands beside it under its name and a dot. Empty where there is none.
+        marker: Where an older version kept the marker; protected, as are the markers of today and
+            what stands beside them. Empty where there is none.
     """
 
     owned: tuple[bytes, ...]
@@ -92,7 +94,7 @@ class Rules:
             shape=Shape(bucket.shape),
             rewrites=Rewrites(bucket.rewrites),
             bucket=bucket.bucket.encode(),
-            marker=bucket.marker.encode(),
+            marker=(bucket.marker or "").encode(),
         )
 
     def owns(self, key: bytes) -> bool:
@@ -106,9 +108,9 @@ class Rules:
                 entry.endswith(b"/") or key == entry or key[len(entry) :].startswith(b"/")
             ):
                 return entry
-        if self.marker and (key == self.marker or key.startswith(self.marker + b".")):
-            return self.marker
-        return None
+        if key.startswith(_MARKERS):
+            return _MARKERS
+        return self.marker if self.marker and key == self.marker else None
 
     def unknown(self, key: bytes) -> bytes | None:
         """Return why a key is none of the known ones, or None when it is."""
