@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from filejobs_dagster.door.clocks import proven_now
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -15,6 +16,7 @@ from filejobs_dagster.objects.client import make_client
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
 
@@ -50,7 +52,7 @@ class Door:
         client: S3Client | None = None,
         *,
         entry: str | None = None,
-        guards: Sequence[Guard] = GUARDS,
+        guards: Sequence[Guard] | None = None,
     ) -> None:
         """Choose the guards by what the job touches.
 
@@ -59,13 +61,14 @@ class Door:
             settings: All of them.
             client: Of the bucket that the job deletes from; made here when None.
             entry: That bucket's name in the settings; None for what they say of the job.
-            guards: All there are.
+            guards: All there are, unless a test says otherwise.
         """
         self._job = job
         self._settings = settings
         self._client = client
         self._entry = entry
-        self._guards = tuple(guard for guard in guards if guard.protects & job.touches)
+        known = GUARDS if guards is None else guards
+        self._guards = tuple(guard for guard in known if guard.protects & job.touches)
         self._at: Look | None = None
         self._said: dict[str, str] = {}
         self._refusals: list[str] = []
@@ -117,6 +120,10 @@ class Door:
         if self._at is not None:
             for guard in self._guards:
                 guard.prove(self._at)
+
+    def now(self) -> datetime | None:
+        """The moment by which the run judges; None where no guard has compared the clocks."""
+        return None if self._at is None else proven_now(self._at)
 
     def told(self, outcome: Outcome) -> Outcome:
         """The outcome, with what the guards found.

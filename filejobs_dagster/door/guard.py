@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import logging
@@ -62,6 +62,8 @@ class Look:
         connection: An open connection to it, outside a transaction.
         buckets: Those that the run deletes from; for a run that touches no bytes, all of them.
         log: Where remarks go that refuse nothing.
+        counted: Entries of the buckets whose marker this run has just written.
+        kept: What a guard remembers of its look until it proves again, by its name.
     """
 
     settings: Settings
@@ -70,6 +72,8 @@ class Look:
     connection: Connection
     buckets: tuple[BucketAt, ...]
     log: logging.Logger
+    counted: set[str] = field(default_factory=set)
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 class Guard(ABC):
