@@ -72,7 +72,7 @@ class EmbeddedPostgres:
         account: ServerAccount,
         lock: IO[str],
         durable: bool,
-        environment: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Internal: use `start`."""
         self._place = place
@@ -80,7 +80,7 @@ class EmbeddedPostgres:
         self._account = account
         self._lock = lock
         self._durable = durable
-        self._environment = environment
+        self._environment = environment or {}
         self._server: subprocess.Popen[bytes] | None = None
         self._guardian: Guardian | None = None
 
@@ -127,7 +127,7 @@ class EmbeddedPostgres:
                 account=account,
                 lock=lock,
                 durable=durable,
-                environment=environment or {},
+                environment=environment,
             )
             if fresh:
                 shutil.rmtree(place.data, ignore_errors=True)
