@@ -130,6 +130,7 @@ class Belonging(Guard):
                     _count(place_of(at, bucket))
                 except AdoptionRefused as refused:
                     raise Refusal(str(refused), UNTOUCHED) from refused
+                at.counted.add(bucket.entry)
 
     def prove(self, at: Look) -> None:
         """Compare them again: a failover gives the bucket to somebody else while a run works."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from filejobs_dagster.door.belonging import Watch
+from filejobs_dagster.door.clocks import proven_now
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -18,6 +19,7 @@ from filejobs_dagster.postgres.primary import server_state
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
 
@@ -137,6 +139,10 @@ class Door:
         if self._at is not None:
             for guard in self._guards:
                 guard.prove(self._at)
+
+    def now(self) -> datetime | None:
+        """The moment by which the run judges; None where no guard has compared the clocks."""
+        return None if self._at is None else proven_now(self._at)
 
     def told(self, outcome: Outcome) -> Outcome:
         """The outcome, with what the guards found.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import logging
@@ -64,6 +64,8 @@ class Look:
         buckets: Those that the run deletes from; for a run that touches no bytes, all of them.
         log: Where remarks go that refuse nothing.
         watch: Of a run: whether its server is still the one. None for the doctor.
+        counted: Entries of the buckets whose marker this run has just written.
+        kept: What a guard remembers of its look until it proves again, by its name.
     """
 
     settings: Settings
@@ -73,6 +75,8 @@ class Look:
     buckets: tuple[BucketAt, ...]
     log: logging.Logger
     watch: Watch | None = None
+    counted: set[str] = field(default_factory=set)
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 class Guard(ABC):

@@ -22,6 +22,7 @@ from filejobs_dagster.embedded.place import ServerPlace, UnsafePlaceError, prepa
 from filejobs_dagster.embedded.software import PostgresSoftware, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -76,6 +77,7 @@ class EmbeddedPostgres:
         account: ServerAccount,
         lock: IO[str],
         durable: bool,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Internal: use `start`."""
         self._place = place
@@ -83,12 +85,18 @@ class EmbeddedPostgres:
         self._account = account
         self._lock = lock
         self._durable = durable
+        self._environment = environment or {}
         self._server: subprocess.Popen[bytes] | None = None
         self._guardian: Guardian | None = None
 
     @classmethod
     def start(
-        cls, directory: Path | None = None, *, durable: bool, fresh: bool = False
+        cls,
+        directory: Path | None = None,
+        *,
+        durable: bool,
+        fresh: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> EmbeddedPostgres:
         """Start a server, and make its data directory first where there is none.
 
@@ -99,6 +107,7 @@ class EmbeddedPostgres:
                 in for it (see `directory`), the same one each time.
             durable: False trades safety on power failure for speed: right for tests.
             fresh: Remove the data of an earlier server first.
+            environment: What the server's processes find in addition to a path and a locale.
 
         Returns:
             The server, accepting connections.
@@ -118,7 +127,12 @@ class EmbeddedPostgres:
             end_leftover_server(place.data)
             software = locate(account, place.software)
             server = cls(
-                place=place, software=software, account=account, lock=lock, durable=durable
+                place=place,
+                software=software,
+                account=account,
+                lock=lock,
+                durable=durable,
+                environment=environment,
             )
             if fresh:
                 shutil.rmtree(place.data, ignore_errors=True)
@@ -279,7 +293,11 @@ class EmbeddedPostgres:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd="/",
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+            env={
+                "LC_ALL": "C",
+                "PATH": os.environ.get("PATH", os.defpath),
+                **self._environment,
+            },
             # Ctrl-C in the terminal reaches the owner, who stops the server when it is done.
             start_new_session=True,
             user=self._account.user,

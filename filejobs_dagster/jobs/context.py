@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.postgres.clock import database_now
+
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
+    from datetime import datetime
 
     from filejobs_dagster.door.door import Door
     from filejobs_dagster.ledger.progress import Progress, RunIdentity
@@ -46,6 +49,18 @@ class RunContext:
     def live(self) -> bool:
         """True when the run may change something."""
         return self.identity.mode == "live"
+
+    def now(self) -> datetime:
+        """The moment by which this run judges what is old enough: the database's.
+
+        Where the door has compared the clocks it is the time that it found, and what has gone by
+        since: a clock that jumps after that, be it for a second, makes nothing look old.
+        """
+        proven = None if self.door is None else self.door.now()
+        if proven is not None:
+            return proven
+        with self.database.transaction(self.connection, read_only=True) as cursor:
+            return database_now(cursor)
 
     def prove_alive(self) -> None:
         """Make sure that this run may still destroy: the same proof before each batch of each job.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -15,8 +16,11 @@ from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import BucketSettings, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.door.guard import Guard
     from filejobs_dagster.embedded.s3 import S3Endpoint
     from filejobs_dagster.postgres.connect import Database
 
@@ -54,9 +58,14 @@ class Store:
         )
         return cls(name, server.client(), settings)
 
-    def door(self, job: str) -> Door:
-        """What a live run of a job must prove before it deletes from this bucket."""
-        return Door(BY_NAME[job], self._all, self.client, entry="prove")
+    def door(self, job: str, guards: Sequence[Guard] | None = None) -> Door:
+        """What a live run of a job must prove before it deletes from this bucket.
+
+        Args:
+            job: Its name.
+            guards: All there are; None for those of the house.
+        """
+        return Door(BY_NAME[job], self._all, self.client, entry="prove", guards=guards)
 
     @property
     def _all(self) -> Settings:
@@ -72,6 +81,20 @@ class Store:
                 Place.of(self._all, self.settings, self.client, database, connection),
                 by="filejobs prove",
             )
+
+    @contextmanager
+    def dated_by(self, date: Callable[[], str]) -> Iterator[None]:
+        """Let the server say another time of day than its own (`Date`)."""
+
+        def say(parsed: dict[str, Any], **_event: object) -> None:
+            parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = date()
+
+        events = self.client.meta.events
+        events.register("after-call.s3.HeadBucket", say)
+        try:
+            yield
+        finally:
+            events.unregister("after-call.s3.HeadBucket", say)
 
     def put(self, key: str, body: bytes) -> None:
         """Upload an object."""

@@ -13,9 +13,10 @@ from filejobs_dagster.prove.evidence import NotShown
 from filejobs_dagster.references.check import ReferenceCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from filejobs_dagster.door.door import Door
+    from filejobs_dagster.door.guard import Guard
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.prove.stage import Scene
@@ -52,7 +53,31 @@ def run_in_bucket(
     Raises:
         NotShown: It failed.
     """
+    outcome = _run_in_bucket(scene, store, job, body, store.door(job))
+    return _succeeded(job, outcome)
 
+
+def refused_in_bucket(
+    scene: Scene,
+    store: Store,
+    job: str,
+    body: Callable[[Workplace], Outcome],
+    guards: Sequence[Guard],
+) -> str:
+    """As `run_in_bucket`, for a run that its guards refuse; returns what they say.
+
+    Raises:
+        NotShown: It succeeded.
+    """
+    outcome = _run_in_bucket(scene, store, job, body, store.door(job, guards))
+    if outcome.error is None:
+        raise NotShown(f"the project's {job} was not refused")
+    return outcome.error
+
+
+def _run_in_bucket(
+    scene: Scene, store: Store, job: str, body: Callable[[Workplace], Outcome], door: Door
+) -> Outcome:
     def work(context: RunContext) -> Outcome:
         with ReferenceCheck(
             context.connection, store.settings.sources, schema=context.database.schema
@@ -61,18 +86,21 @@ def run_in_bucket(
             return body(Workplace(context, store, references, gate))
 
     store.adopt(scene.database)
-    return _run(scene, job, work, store.door(job))
+    return _run(scene, job, work, door)
 
 
 def run_in_database(scene: Scene, job: str, body: Callable[[RunContext], Outcome]) -> Outcome:
     """As `run_in_bucket`, for a job that has to do with the database alone."""
-    return _run(scene, job, body, None)
+    return _succeeded(job, _run(scene, job, body, None))
 
 
 def _run(
     scene: Scene, job: str, body: Callable[[RunContext], Outcome], door: Door | None
 ) -> Outcome:
-    outcome = conduct(Ticket(new_run(job=job)), scene.database, body, _LOG, door=door)
+    return conduct(Ticket(new_run(job=job)), scene.database, body, _LOG, door=door)
+
+
+def _succeeded(job: str, outcome: Outcome) -> Outcome:
     if not outcome.ok:
         raise NotShown(f"the project's {job} failed: {outcome.error}")
     return outcome

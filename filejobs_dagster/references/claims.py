@@ -20,7 +20,7 @@ TABLE = "upload"
 _NOT_CLAIMED = """
    AND NOT (state = 'cleanup'
             AND NOT legal_hold
-            AND (retained_until IS NULL OR retained_until <= clock_timestamp())
+            AND (retained_until IS NULL OR coalesce(retained_until <= claimed_at, false))
             AND (id, attempts) IN (SELECT claim.id, claim.attempt
                                      FROM unnest($2::uuid[], $3::integer[])
                                        AS claim (id, attempt)))

@@ -16,7 +16,6 @@ from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
 from filejobs_dagster.jobs.deleted_files.file_table import FileTable
 from filejobs_dagster.jobs.deleted_files.statements import BEGINNING
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Keys
@@ -54,8 +53,7 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
-        with self._reading() as cursor:
-            now = database_now(cursor)
+        now = self._context.now()
         check_access(self._storage.client, self._storage.bucket)
         with self._reading():
             self._derived.preflight()

@@ -21,7 +21,6 @@ from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.multipart import list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
 from filejobs_dagster.objects.prefixes import apart
-from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -66,8 +65,7 @@ class Sweep:
 
     def _begin(self) -> datetime:
         """Fix the cutoff, by the database's clock; parts are dated by the bucket's."""
-        with self._context.database.transaction(self._context.connection) as cursor:
-            now = database_now(cursor)
+        now = self._context.now()
         self._cutoff = now - self._request.idle_for
         self._books.facts |= {
             "bucket": self._storage.bucket.bucket,

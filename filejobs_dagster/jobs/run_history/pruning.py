@@ -14,7 +14,6 @@ from filejobs_dagster.jobs.run_history.statements import RECORDED
 from filejobs_dagster.jobs.run_history.totals import Totals
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,9 +37,7 @@ class Pruning:
         self._request = request
         self._history = history
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
-        with context.database.transaction(context.connection, read_only=True) as cursor:
-            cutoff = database_now(cursor) - request.keep
-        self._totals = Totals(context.live, cutoff)
+        self._totals = Totals(context.live, context.now() - request.keep)
         self._batch = 0
 
     def run(self) -> Outcome:

@@ -22,7 +22,6 @@ from filejobs_dagster.registry import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import timedelta
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -88,15 +87,21 @@ class Marks:
         *,
         gone: Sequence[bytes],
         there: Sequence[bytes],
-        settled_after: timedelta,
+        settled: datetime,
     ) -> list[bytes]:
         """Settle interrupted intents: forget what is gone, and judge the rest anew.
+
+        Args:
+            cursor: In the transaction of the result.
+            gone: Keys without an object.
+            there: Keys with one.
+            settled: An intent before this moment has surely been carried out, or never will be.
 
         Returns:
             Those that are there and are judged anew; the intents of the others are too recent.
         """
         cursor.execute(statements.RECOVER_GONE, {**self._values, "keys": list(gone)})
-        values = {**self._values, "keys": list(there), "settled_after": settled_after}
+        values = {**self._values, "keys": list(there), "settled": settled}
         cursor.execute(statements.RECOVER, values)
         return sorted(bytes(row[0]) for row in cursor.fetchall())
 

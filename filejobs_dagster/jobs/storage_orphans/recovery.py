@@ -14,6 +14,8 @@ from filejobs_dagster.objects.measure import Found, measure
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
@@ -26,7 +28,9 @@ A client gives up a request after a minute, and tries a few times; the server ma
 """
 
 
-def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeeping) -> None:
+def recover(
+    storage: Storage, marks: Marks, context: RunContext, books: Bookkeeping, now: datetime
+) -> None:
     """Find out what became of interrupted intents, and write it down.
 
     Only a live run does that: it holds the lock that the interrupted run held, so that one is
@@ -57,7 +61,7 @@ def recover(storage: Storage, marks: Marks, context: RunContext, books: Bookkeep
 
     def once() -> list[bytes]:
         with context.database.transaction(context.connection) as cursor:
-            anew = marks.recover(cursor, gone=gone, there=there, settled_after=SETTLED_AFTER)
+            anew = marks.recover(cursor, gone=gone, there=there, settled=now - SETTLED_AFTER)
             books.write_result(
                 cursor,
                 recovered=True,

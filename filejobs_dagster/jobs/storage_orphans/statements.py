@@ -222,7 +222,7 @@ UPDATE orphan_candidate
    AND key = ANY(%(keys)s::bytea[])
    AND state = 'deleting'
    AND intent_run <> %(run_id)s
-   AND intent_at < clock_timestamp() - %(settled_after)s
+   AND intent_at < %(settled)s
 RETURNING key
 """
 

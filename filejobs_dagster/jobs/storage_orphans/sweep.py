@@ -26,7 +26,6 @@ from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
-from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.references.rewrites import Rewrites
 from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
@@ -68,7 +67,7 @@ class Sweep:
         check_access(self._storage.client, self._storage.bucket.bucket)
         now = self._begin()
         if self._context.live:
-            recover(self._storage, self._marks, self._context, self._books)
+            recover(self._storage, self._marks, self._context, self._books, now)
         note_unsettled(self._marks, self._context, self._books)
         self._preflight()
         try:
@@ -138,8 +137,7 @@ class Sweep:
 
     def _begin(self) -> datetime:
         """Fix the cutoff, by the database's clock."""
-        with self._context.database.transaction(self._context.connection) as cursor:
-            now = database_now(cursor)
+        now = self._context.now()
         bucket = self._storage.bucket
         self._books.facts |= {
             "bucket": bucket.bucket,
@@ -233,8 +231,7 @@ class Sweep:
         if self._marks.live_run_at_work():
             return self._leave_marks()
         self._ticker.phase("marking", f"Marking {numbers.orphans:,} orphans.")
-        with self._context.database.transaction(self._context.connection) as cursor:
-            at = database_now(cursor)
+        at = self._context.now()
         marked = 0
         for portion in in_statements(made.found.orphans()):
             self._context.prove_alive()

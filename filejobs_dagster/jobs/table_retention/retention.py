@@ -20,7 +20,6 @@ from filejobs_dagster.jobs.table_retention.resolving import resolve
 from filejobs_dagster.jobs.table_retention.session import IN_INDEX_ORDER, reading
 from filejobs_dagster.jobs.table_retention.work import Work
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +44,7 @@ class Retention:
         self._request = request
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
         self._works = [Work(rule) for rule in chosen(request)]
-        database, connection = context.database, context.connection
-        with database.transaction(connection, read_only=True) as cursor:
-            self._now = database_now(cursor)
+        self._now = context.now()
         subset = request.only if len(self._works) < len(request.rules) else ()
         self._record = Record(context, self._works, self._now, subset=subset)
 

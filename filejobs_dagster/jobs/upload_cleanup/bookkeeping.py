@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.upload_cleanup.totals import Totals
-from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
     from uuid import UUID
 
     import psycopg
@@ -69,11 +67,6 @@ class Bookkeeping:
         """Append events for a run that may not write its totals any more."""
         with self._context.database.transaction(self._context.connection) as cursor:
             append(cursor, events)
-
-    def now(self) -> datetime:
-        """The database's time."""
-        with self.reading() as cursor:
-            return database_now(cursor)
 
     def say(self) -> None:
         """One line of progress."""

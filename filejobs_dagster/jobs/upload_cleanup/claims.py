@@ -93,14 +93,20 @@ def oldest_left(cursor: psycopg.Cursor[TupleRow], span: Span) -> datetime | None
 
 
 def take_over(
-    cursor: psycopg.Cursor[TupleRow], run_id: str, back_off: BackOff
+    cursor: psycopg.Cursor[TupleRow], run_id: str, cutoff: datetime, back_off: BackOff
 ) -> list[tuple[UUID, str, bool]]:
     """Free the rows that abandoned runs had claimed. Only for the holder of the job's lock.
+
+    Args:
+        cursor: In a transaction that writes.
+        run_id: Whose claims are not abandoned.
+        cutoff: What is free at once is due by then.
+        back_off: When the others are tried again.
 
     Returns:
         Id, key, and whether the row is a dead letter now.
     """
-    cursor.execute(TAKE_OVER, {"run": run_id, **_of(back_off)})
+    cursor.execute(TAKE_OVER, {"run": run_id, "cutoff": cutoff, **_of(back_off)})
     return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
 
 

@@ -29,6 +29,7 @@ from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
@@ -51,9 +52,9 @@ class Cleanup:
     def run(self) -> Outcome:
         """Everything, from the abandoned claims to the outcome."""
         check_access(self._storage.client, self._storage.bucket)
+        cutoff = self._context.now()
         if self._context.live:
-            trying_again(self._take_over)
-        cutoff = self._books.now()
+            trying_again(self._take_over, cutoff)
         span = Span.of(self._context.window, cutoff)
         self._work(span)
         # A backlog above the limit must not keep uncertain uploads from being asked about.
@@ -66,9 +67,9 @@ class Cleanup:
                 self._work(span)
         return self._outcome(span)
 
-    def _take_over(self) -> None:
+    def _take_over(self, cutoff: datetime) -> None:
         with self._books.writing() as (cursor, totals, events):
-            rows = take_over(cursor, self._context.identity.run_id, self._request.back_off)
+            rows = take_over(cursor, self._context.identity.run_id, cutoff, self._request.back_off)
             totals.taken_over += len(rows)
             events.extend(
                 self._books.event_of_row("upload.dead_letter", row, key, reason="abandoned")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
 from filejobs_dagster.jobs.upload_cleanup.locks import Locks
@@ -20,9 +19,7 @@ from filejobs_dagster.jobs.upload_cleanup.totals import (
 from filejobs_dagster.jobs.upload_cleanup.verdicts import IsOpen, IsOver, IsStored, judge
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.objects.deletion import StorageRejected
-from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
-from filejobs_dagster.objects.listing import ListingFailed, read_server_date
 from filejobs_dagster.objects.manner import NULL_VERSION
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts
 from filejobs_dagster.objects.targets import Target
@@ -43,12 +40,6 @@ if TYPE_CHECKING:
 MOST_SILENT = 10_000
 """In a dry run, silent writers are counted up to here."""
 
-CLOCKS_APART = StorageError(
-    "ClocksApart",
-    "the bucket's clock and the database's are more than five minutes apart, so the age of its "
-    "parts is not known",
-)
-
 
 class Reconciliation:
     """One pass over the rows that are not in `cleanup`."""
@@ -66,7 +57,6 @@ class Reconciliation:
         self._storage = storage
         self._books = books
         self._ends_at = ends_at
-        self._clocks_agree: bool | None = None
 
     def run(self, cutoff: datetime) -> None:
         """Everything that is due, up to the limit of each kind.
@@ -148,23 +138,9 @@ class Reconciliation:
         if row.provider_id is None or not isinstance(sighting, Absent):
             return None
         try:
-            parts = list_parts(self._storage.client, self._storage.bucket, row.key, row.provider_id)
+            return list_parts(self._storage.client, self._storage.bucket, row.key, row.provider_id)
         except PartsUnknown as unknown:
             return unknown.error
-        if parts is not None and parts.newest is not None and not self._clocks_are_close():
-            return CLOCKS_APART
-        return parts
-
-    def _clocks_are_close(self) -> bool:
-        """Parts are dated by the bucket's clock; asked once, and only when there are some."""
-        if self._clocks_agree is None:
-            try:
-                date = read_server_date(self._storage.client, self._storage.bucket)
-            except ListingFailed:
-                date = None
-            now = self._books.now()
-            self._clocks_agree = date is not None and abs(now - date) <= MOST_APART
-        return self._clocks_agree
 
     def _write_verdicts(
         self, verdicts: Sequence[tuple[Uncertain, Verdict]], cutoff: datetime

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # A hold that somebody has written into the row counts as one of the storage does.
 # The candidates are chosen under a lock, and the claim repeats every predicate. MATERIALIZED: the
-# planner must not run a LIMIT with SKIP LOCKED more than once.
+# planner must not run a LIMIT with SKIP LOCKED more than once. What counts as not retained now must
+# still count so when the bytes go, whatever the clock says then: that is why `claimed_at` is the
+# cutoff (see `references/claims.py`).
 CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT id
@@ -33,7 +35,7 @@ WITH due AS MATERIALIZED (
 )
 UPDATE upload
    SET attempts        = upload.attempts + 1,
-       claimed_at      = clock_timestamp(),
+       claimed_at      = %(cutoff)s,
        claimed_by      = %(run)s,
        next_attempt_at = clock_timestamp() + %(lease)s
   FROM due
@@ -153,7 +155,7 @@ UPDATE upload
    SET claimed_at      = NULL,
        claimed_by      = NULL,
        last_error      = 'the run that had claimed it ended without a result: ' || claimed_by,
-       next_attempt_at = clock_timestamp()
+       next_attempt_at = %(cutoff)s
                          + CASE WHEN attempts - forgiven <= 1 THEN interval '0'
                                 ELSE least(%(longest)s, %(first)s * power(2, least(
                                          20, attempts - forgiven - 2)))

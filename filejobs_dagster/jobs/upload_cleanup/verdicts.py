@@ -66,7 +66,7 @@ def judge(
     An object under the row's key is the row's: the key holds its id. That there is none concludes
     nothing at first, since a server may still complete what it was asked to. Without parts
     `settle_after` of silence decides; with parts somebody was at work, and `writing_limit` does,
-    unless the upload was cancelled.
+    unless the upload was cancelled. Parts of which nobody knows the age are young.
     """
     if isinstance(sighting, Present):
         return _judge_object(row, sighting, request)
@@ -77,6 +77,8 @@ def judge(
     newest = None if parts is None else parts.newest
     quiet_since = max(moment for moment in (row.since, row.active, newest) if moment is not None)
     has_parts = parts is not None and not row.cancelled
+    if has_parts and parts is not None and parts.count and newest is None:
+        return IsOpen("the server does not say when each of its parts came", request.look_again)
     limit = request.writing_limit if has_parts else request.settle_after
     missing = limit - (now - quiet_since)
     if missing <= timedelta(0):

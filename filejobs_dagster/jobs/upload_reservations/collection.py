@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.refused import SourceRefused, because
 from filejobs_dagster.jobs.collecting.removal import Removal
@@ -53,14 +54,30 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
-        # The clock of the database that holds the rows, read before anything else is.
-        cutoff = self._source.now() - self._request.grace
+        cutoff = self._now() - self._request.grace
         check_access(self._storage.client, self._storage.bucket)
         self._source.preflight()
         self._require_sound_claim()
         begins = self._context.window.begins or BEGINNING
         self._work(begins, min(cutoff, self._context.window.ends or cutoff))
         return self._outcome(cutoff)
+
+    def _now(self) -> datetime:
+        """The moment by which is judged, fixed before anything else is read.
+
+        Raises:
+            SourceRefused: The rows are in another database, and its clock is another one.
+        """
+        ours, theirs = self._context.now(), self._source.now()
+        if abs(theirs - ours) > MOST_APART:
+            raise SourceRefused(
+                "The clocks are too far apart: by the database that holds the reservations it is "
+                f"{theirs:%Y-%m-%d %H:%M:%S} UTC, by that of the record "
+                f"{ours:%Y-%m-%d %H:%M:%S} UTC; at most five minutes are tolerated. Let both "
+                "follow the same time (NTP). Nothing was touched."
+            )
+        # Both have agreed with each other, and only one of them with all other clocks.
+        return min(ours, theirs)
 
     def _require_sound_claim(self) -> None:
         """Refuse to claim where a row that changed after the candidates were read may be taken.

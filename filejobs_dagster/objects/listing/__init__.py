@@ -1,6 +1,6 @@
 """Lists millions of objects fast, in the order of their bytes, and completely or not at all."""
 
-from filejobs_dagster.objects.listing.clock import read_server_date
+from filejobs_dagster.objects.listing.clock import date_of, read_server_date
 from filejobs_dagster.objects.listing.failure import ListingFailed, ListingStopped
 from filejobs_dagster.objects.listing.listed import Listed
 from filejobs_dagster.objects.listing.listing import list_objects
@@ -15,6 +15,7 @@ __all__ = [
     "ListingStopped",
     "Page",
     "Part",
+    "date_of",
     "list_objects",
     "read_server_date",
 ]

@@ -8,7 +8,7 @@ from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.listing.failure import ListingFailed, shown
 from filejobs_dagster.objects.multipart.bodies import leave_out_echoes
 from filejobs_dagster.objects.multipart.spelling import SpellingOfUploads
-from filejobs_dagster.objects.multipart.upload import MultipartUpload
+from filejobs_dagster.objects.multipart.upload import MultipartUpload, known_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ class _Uploads:
                 yield MultipartUpload(
                     key.decode("utf-8", "surrogateescape"),
                     entry["UploadId"],
-                    entry.get("Initiated"),
+                    known_date(entry.get("Initiated")),
                 )
             if not answer["IsTruncated"]:
                 return

@@ -16,6 +16,7 @@ from filejobs_dagster.objects.errors import (
     status_of,
 )
 from filejobs_dagster.objects.multipart.bodies import leave_out_echoes
+from filejobs_dagster.objects.multipart.upload import known_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,7 +131,7 @@ def _each(client: S3Client, bucket: str, key: str, upload_id: str) -> Iterator[P
                 entry["PartNumber"],
                 entry.get("ETag", ""),
                 entry.get("Size", 0),
-                entry.get("LastModified"),
+                known_date(entry.get("LastModified")),
             )
         following = _following(answer, marker)
         if following is None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime, timezone
 
-if TYPE_CHECKING:
-    from datetime import datetime
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -22,3 +21,8 @@ class MultipartUpload:
     key: str
     upload_id: str
     initiated: datetime | None
+
+
+def known_date(said: datetime | None) -> datetime | None:
+    """What a server said of a time, or None where it means that it does not know: none, or zero."""
+    return None if said is None or said <= _EPOCH else said

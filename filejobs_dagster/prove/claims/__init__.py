@@ -13,6 +13,7 @@ from filejobs_dagster.prove.claims import (
     dry_runs,
     half_a_source,
     half_old_partition,
+    jumping_clock,
     never_run,
     null_counts,
     object_replaced,
@@ -43,4 +44,5 @@ CLAIMS: list[Claim] = [
     slow_multipart.CLAIM,
     restored_file.CLAIM,
     half_old_partition.CLAIM,
+    jumping_clock.CLAIM,
 ]

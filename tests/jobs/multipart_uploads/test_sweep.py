@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,11 +66,13 @@ def test_control_age_by_initiation_aborts_the_running_upload(sweep: Sweeper) -> 
     assert sweep.there == set(), "five minutes ago its client had sent a part"
 
 
-def test_what_has_no_date_is_young(sweep: Sweeper) -> None:
+@pytest.mark.parametrize("said", [None, datetime(1970, 1, 1, tzinfo=timezone.utc)])
+def test_what_has_no_date_is_young(sweep: Sweeper, said: datetime | None) -> None:
+    """Some servers write zero for what they do not know."""
     undated = sweep.server.begin("files/a", 5)
-    sweep.server.uploads[undated].parts[1].modified = None
+    sweep.server.uploads[undated].parts[1].modified = said
     without = sweep.server.begin("files/b")
-    sweep.server.uploads[without].initiated = None
+    sweep.server.uploads[without].initiated = said
 
     outcome = sweep()
 

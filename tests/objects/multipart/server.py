@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from typing import Literal
 from urllib.parse import parse_qs, quote, quote_plus, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -55,6 +56,7 @@ class MultipartServer:
     Attributes:
         uploads: By id.
         objects: Bodies by key.
+        written: When those came that came by a PUT.
         spelling: `aws` spells a space as a plus and says so, `ceph` spells for URLs and does not
             say so, `plain` spells nothing.
         most: Uploads or parts of a page.
@@ -66,6 +68,7 @@ class MultipartServer:
     def __init__(self) -> None:
         self.uploads: dict[str, Upload] = {}
         self.objects: dict[str, bytes] = {}
+        self.written: dict[str, datetime] = {}
         self.spelling: Literal["aws", "ceph", "plain"] = "aws"
         self.most = 1000
         self.hooks: list[Hook] = []
@@ -132,10 +135,14 @@ class MultipartServer:
             if "aws-chunked" in request.headers.get("content-encoding", ""):
                 body = body.split("\r\n", 2)[1]
             self.objects[key] = body.encode()
+            self.written[key] = datetime.now(timezone.utc)
             return Answer(200, headers={"ETag": etag_of(self.objects[key])})
         if known is None:
             return Answer(404, errors("NoSuchKey"))
-        return Answer(200, known.decode(), {"ETag": etag_of(known)})
+        headers = {"ETag": etag_of(known)}
+        if key in self.written:
+            headers["Last-Modified"] = format_datetime(self.written[key], usegmt=True)
+        return Answer(200, known.decode(), headers)
 
     # Uploads ------------------------------------------------------------------------------------
 
