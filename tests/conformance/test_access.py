@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects.client import BucketUnavailable, check_access, read_versioning
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
@@ -41,6 +40,7 @@ def test_a_bucket_of_ours_can_be_used(owner: S3Client, bucket: str) -> None:
 def test_the_versioning_of_a_bucket_is_read(
     owner: S3Client, versioned_bucket: str, status: str, word: str
 ) -> None:
+from tests.objects.deleting import delete_objects
     owner.put_bucket_versioning(
         Bucket=versioned_bucket,
         VersioningConfiguration={"Status": status},  # type: ignore[typeddict-item]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion
 from filejobs_dagster.objects.keys import needs_single_delete
 from tests.conformance.ceph import OWNER, Ceph
@@ -55,6 +54,7 @@ KEYS = [
 def test_the_listing_holds_every_key_once_in_the_order_of_its_bytes(
     owner: S3Client, bucket: str
 ) -> None:
+from tests.objects.deleting import delete_objects
     put(owner, bucket, KEYS)
     assert len(set(KEYS)) == len(KEYS)
     assert listed(owner, bucket) == sorted(KEYS, key=lambda key: key.encode())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from tests.conformance.gateway import listed, put, set_policy, statement
 
@@ -55,6 +54,7 @@ def test_a_key_that_goes_alone_is_refused_alone(
 def test_the_refused_part_of_a_batch_fails_key_by_key_and_the_rest_goes(
     owner: S3Client, guest: S3Client, filled_bucket: str
 ) -> None:
+from tests.objects.deleting import delete_objects
     set_policy(
         owner,
         filled_bucket,
