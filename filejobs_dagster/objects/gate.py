@@ -161,7 +161,7 @@ class Gate:
         distinct = tuple(dict.fromkeys(keys))
         kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
         ours = [key for key in distinct if key not in kept]
-        kept.update(self._references.judged(ours, self._forms, claims=claims))
+        kept.update(self._judged(ours, claims))
         return Admission(
             admitted=tuple(key for key in distinct if key not in kept),
             kept={key: kept[key] for key in distinct if key in kept},
@@ -300,7 +300,7 @@ class Gate:
         """
         keys = {orphan.key.decode("utf-8"): orphan for orphan in orphans}
         owners = [owner for orphan in orphans for owner in orphan.owners]
-        named = self._references.judged([*keys, *owners], self._forms, claims=claims)
+        named = self._judged([*keys, *owners], claims)
         kept: dict[str, str] = {}
         for key, orphan in keys.items():
             if key in named:

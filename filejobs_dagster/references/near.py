@@ -113,8 +113,8 @@ class ReferenceForms:
     """The forms under which a reference may be meant to name an object of this bucket.
 
     Beyond its own fold: what stands before a query or a fragment; what stands from an owned prefix
-    on, whatever is in front (a slash, the bucket, a host, an ARN, a folder); and what it becomes
-    with an owned prefix in front, or in the place of its first folder or host. A value with
+    on, where a slash, the bucket, a host or an ARN is in front; and what it becomes with an owned
+    prefix in front, or in the place of its first folder or its host. A value with
     quotes, commas, braces and the like (a list, an array, JSON, HTML) has the forms of all its
     pieces. A value that lies in an owned prefix already and is plain has no other form.
     """
@@ -191,21 +191,18 @@ class ReferenceForms:
         if not self._whole_bucket and folded.startswith(self._anchors):
             return
         address = _ADDRESS.match(folded)
-        for anchor in self._anchors:
-            yield from _from_anchor(folded, anchor)
-        path = folded[address.end() :] if address else folded
+        is_led_to = address is not None or self._is_led_to(folded, piece)
+        if is_led_to:
+            for anchor in self._anchors:
+                yield from _from_anchor(folded, anchor)
         # Behind the host, and behind a bucket's name that follows it or another first folder.
-        tails = [path]
-        for _ in range(2 if address else 1):
-            tails.append(tails[-1].partition(b"/")[2])
-        if self._whole_bucket:
-            if address or self._is_led_to(folded, piece):
-                yield from tails[1:]
-            return
-        for anchor in self._anchors:
-            for tail in tails[1:] if address else tails:
-                if tail:
-                    yield anchor + tail
+        whole = folded[address.end() :] if address else folded
+        behind_one = whole.partition(b"/")[2]
+        tails = (behind_one, behind_one.partition(b"/")[2]) if address else (whole, behind_one)
+        if not self._whole_bucket:
+            yield from (anchor + tail for anchor in self._anchors for tail in tails if tail)
+        elif is_led_to:
+            yield from tails
 
     def _is_led_to(self, folded: bytes, reference: bytes) -> bool:
         """Whether it is an absolute path, or begins with the bucket's name."""

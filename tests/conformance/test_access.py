@@ -12,6 +12,7 @@ from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
 from tests.conformance.ceph import OWNER, Account, Ceph
 from tests.conformance.gateway import client_of, listed, put, set_policy, statement
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -40,7 +41,6 @@ def test_a_bucket_of_ours_can_be_used(owner: S3Client, bucket: str) -> None:
 def test_the_versioning_of_a_bucket_is_read(
     owner: S3Client, versioned_bucket: str, status: str, word: str
 ) -> None:
-from tests.objects.deleting import delete_objects
     owner.put_bucket_versioning(
         Bucket=versioned_bucket,
         VersioningConfiguration={"Status": status},  # type: ignore[typeddict-item]

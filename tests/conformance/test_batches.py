@@ -11,6 +11,7 @@ import pytest
 from filejobs_dagster.objects.deletion import Deletion
 from tests.conformance.ceph import OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
@@ -42,7 +43,6 @@ def test_a_key_without_an_object_counts_as_deleted(owner: S3Client, bucket: str)
 def test_a_key_longer_than_any_may_be_spoils_nothing_for_the_others(
     owner: S3Client, bucket: str
 ) -> None:
-from tests.objects.deleting import delete_objects
     put(owner, bucket, ["files/a", "files/b", "files/stays"])
     deletion = delete_objects(owner, bucket, ["files/a", "files/" + "k" * 1019, "files/b"])
     assert {"files/a", "files/b"} <= set(deletion.deleted)

@@ -11,6 +11,7 @@ from filejobs_dagster.objects.deletion import Deletion
 from filejobs_dagster.objects.keys import needs_single_delete
 from tests.conformance.ceph import OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
+from tests.objects.deleting import delete_objects
 from tests.objects.odd_keys import ODD_KEYS
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ KEYS = [
 def test_the_listing_holds_every_key_once_in_the_order_of_its_bytes(
     owner: S3Client, bucket: str
 ) -> None:
-from tests.objects.deleting import delete_objects
     put(owner, bucket, KEYS)
     assert len(set(KEYS)) == len(KEYS)
     assert listed(owner, bucket) == sorted(KEYS, key=lambda key: key.encode())

@@ -9,6 +9,7 @@ import pytest
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from tests.conformance.gateway import listed, put, set_policy, statement
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -54,7 +55,6 @@ def test_a_key_that_goes_alone_is_refused_alone(
 def test_the_refused_part_of_a_batch_fails_key_by_key_and_the_rest_goes(
     owner: S3Client, guest: S3Client, filled_bucket: str
 ) -> None:
-from tests.objects.deleting import delete_objects
     set_policy(
         owner,
         filled_bucket,

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from filejobs_dagster.objects.deletion import Deletion
 from tests.conformance.gateway import listed, put, versions
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,6 @@ def test_a_second_deletion_adds_no_second_marker_here(
 def test_where_versioning_is_suspended_older_versions_stay_behind_the_marker(
     owner: S3Client, versioned_bucket: str
 ) -> None:
-from tests.objects.deleting import delete_objects
     put(owner, versioned_bucket, KEYS)
     before = versions(owner, versioned_bucket)
     owner.put_bucket_versioning(
