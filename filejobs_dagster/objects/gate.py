@@ -292,6 +292,10 @@ class Gate:
             wait=self._wait,
         ).run()
 
+    def _judged(self, keys: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, str]:
+        """The one judgement of keys for all that deletes; see `ReferenceCheck.judged`."""
+        return self._references.judged(keys, self._forms, claims=claims)
+
     def _still_named(self, orphans: Sequence[Expected], claims: Sequence[Claim]) -> dict[str, str]:
         """Which of the orphans must stay, and why: they or their owners are named.
 

@@ -48,6 +48,7 @@ _TEXT = re.compile(rb"""["'`<>,;|(){}\[\]\\=&\t\r\n\x00]|\xef\xbb\xbf|\xc2\xa0|\
 # The same, for many keys with a newline before and after each.
 _TEXTS = re.compile(rb"""["'`<>,;|(){}\[\]\\=&\t\r\x00]""")
 _AROUND = rb"""["'`<>\t\r\n\x00]|\xef\xbb\xbf|\xc2\xa0|\xe2\x80\x8b"""
+_EDGES = re.compile(rb"\A(?: |" + _AROUND + rb")+|(?: |" + _AROUND + rb")+\Z")
 # From few to many, since a key may hold any of them.
 _DELIMITERS = (
     re.compile(_AROUND),
@@ -323,7 +324,7 @@ def _pieces(reference: bytes) -> Iterable[bytes]:
     if _TEXT.search(reference) is None and b" " not in reference:
         return (reference,)
     text = _JSON_ESCAPED.sub(_unescaped, reference)
-    found = dict.fromkeys((reference, reference.strip(_ENDS + b"\"'`")))
+    found = dict.fromkeys((reference, _EDGES.sub(b"", reference)))
     for version in (text, unescape(text.decode("utf-8", "surrogateescape")).encode("utf-8", _KEEP)):
         for delimiters in _DELIMITERS:
             for piece in delimiters.split(version):
