@@ -188,7 +188,7 @@ class ReferenceCheck:
                 )
             for query in queries:
                 # The operator's own check may not understand what is no key at all.
-                asked = near_to.keys if query.recheck_sql else near_to.all_spellings
+                asked = near_to.plain_spellings if query.recheck_sql else near_to.all_spellings
                 near_to.found(query.name, self._named_by_query(cursor, query, asked))
                 near_to.sift(query.name, self._sieve(cursor, query, forms))
         return near_to.reasons()
@@ -346,6 +346,9 @@ class _Spelled:
             for spelling, differs in forms.spellings(key).items():
                 self._of.setdefault(spelling, []).append((key, differs))
         self.all_spellings = list(dict.fromkeys((*keys, *self._of)))
+        # A value that is plain, and so not read for its forms, is one of these or near to no key.
+        others = {text for key in encodable for text in forms.plain_spellings(key)}
+        self.plain_spellings = list(dict.fromkeys((*keys, *others)))
         self._names: dict[str, list[str]] = {}
         self._near: dict[str, str] = {}
 

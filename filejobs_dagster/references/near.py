@@ -180,7 +180,8 @@ class ReferenceForms:
             bare = len(reference) <= MOST_BYTES_OF_A_LIST
             for piece in _pieces(reference):
                 folded = fold(piece)
-                for cut in (folded, *(folded.split(mark, 1)[0] for mark in (b"?", b"#"))):
+                cuts = (folded.split(mark, 1)[0] for mark in (b"?", b"#") if mark in folded)
+                for cut in (folded, *cuts):
                     forms[cut] = None
                     if bare or b"/" in cut:
                         forms.update(dict.fromkeys(self._in_another_place(cut, piece)))
@@ -285,6 +286,12 @@ class ReferenceForms:
         said.pop("", None)
         return said
 
+    def plain_spellings(self, key: str) -> list[str]:
+        """Those of the spellings that are keys or folders themselves."""
+        raw = key.encode("utf-8")
+        found = (fold(raw), *self.parts(raw), *self.folders(raw))
+        return [each.decode("utf-8", "replace") for each in found]
+
     def sought(self, key: bytes) -> list[bytes]:
         """The folds that the forms of a value have in common with the key, when it is near."""
         return [fold(key), *map(fold, self.parts(key))]
@@ -316,7 +323,7 @@ class Sieve:
 
 def _places(form: bytes) -> tuple[int, int, int]:
     hashed, mask = hash(form), SIEVE_BITS - 1
-    return hashed & mask, hashed >> 18 & mask, hashed >> 36 & mask
+    return hashed & mask, hashed >> 19 & mask, hashed >> 37 & mask
 
 
 def _pieces(reference: bytes) -> Iterable[bytes]:

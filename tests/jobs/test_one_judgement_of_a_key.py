@@ -79,6 +79,7 @@ SUFFIXES: Mapping[str, str] = {
     "composed": "/Cafe\u0301.jpg",
     "JSON": "/Cafe\u0301 two.jpg",
     "HTML": "/a b.jpg",
+    "percent-encoded twice": "/a b.jpg",
     "decoded": "/2024 00%3A00.bin",
     "derived": f"/blob-of-its-own/{DIGEST}",
 }
