@@ -331,7 +331,8 @@ def _pieces(reference: bytes) -> Iterable[bytes]:
     if _TEXT.search(reference) is None and b" " not in reference:
         return (reference,)
     text = _JSON_ESCAPED.sub(_unescaped, reference)
-    found = dict.fromkeys((reference, _EDGES.sub(b"", reference)))
+    bare = _EDGES.sub(b"", reference)
+    found = dict.fromkeys((reference, bare, bare.replace(b"\\", b"/")))
     for version in (text, unescape(text.decode("utf-8", "surrogateescape")).encode("utf-8", _KEEP)):
         for delimiters in _DELIMITERS:
             for piece in delimiters.split(version):
