@@ -11,7 +11,7 @@ import unicodedata
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import pytest
@@ -91,7 +91,6 @@ class World:
 
     installation: Installation
     client: S3Client
-    request: ClassVar[str] = "DeleteObjects"
 
     def make(self, suffix: str) -> str:
         """Something due whose key ends so; returns the key."""
@@ -156,8 +155,6 @@ class Orphans(World):
 
 
 class Multipart(World):
-    request: ClassVar[str] = "AbortMultipartUpload"
-
     def begin(self, key: str) -> None:
         self.installation.client.create_multipart_upload(Bucket=self.installation.bucket, Key=key)
 
@@ -271,7 +268,8 @@ def busy_once(world: World, meanwhile: Callable[[], None]) -> list[None]:
         return AWSResponse("http://127.0.0.1", 503, headers, body)
 
     hooks: Any = world.client.meta.events
-    hooks.register(f"before-send.s3.{world.request}", before_send)
+    for name in ("DeleteObjects", "DeleteObject", "AbortMultipartUpload"):
+        hooks.register(f"before-send.s3.{name}", before_send)
     return answered
 
 
