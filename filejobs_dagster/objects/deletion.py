@@ -29,15 +29,6 @@ class Deletion:
         """All keys whose fate is known."""
         return (*self.deleted, *self.marked, *self.already_gone, *self.failed)
 
-    def and_then(self, later: Deletion) -> Deletion:
-        """Add what became of other keys."""
-        return Deletion(
-            deleted=self.deleted + later.deleted,
-            marked=self.marked + later.marked,
-            already_gone=self.already_gone + later.already_gone,
-            failed={**self.failed, **later.failed},
-        )
-
 
 class DeletionStopped(Exception):
     """A deletion ended before every key was answered; what it had done is not lost.
@@ -63,14 +54,6 @@ class DeletionStopped(Exception):
         self.deleted_so_far = deleted_so_far or Deletion()
         self.unanswered = tuple(unanswered)
         self.kept: Mapping[str, str] = dict(kept or {})
-
-    def include(
-        self, *, before: Deletion, kept: Mapping[str, str], unanswered: Sequence[str]
-    ) -> None:
-        """Add what happened before this request, and the keys that were to come after it."""
-        self.deleted_so_far = before.and_then(self.deleted_so_far)
-        self.kept = {**kept, **self.kept}
-        self.unanswered = (*self.unanswered, *unanswered)
 
 
 class StorageRejected(DeletionStopped):

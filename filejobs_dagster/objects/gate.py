@@ -1,8 +1,9 @@
 """The one gate: whatever deletes bytes passes here.
 
-A key passes when it is owned, not protected, no directory marker, and no source names it. The
-project's own tables are sources that cannot be removed, so the row that named an object must be
-gone, by a committed transaction, before the gate lets the object go.
+A key passes when it is owned, not protected, no directory marker, and no source names it or comes
+so near to it that it may be meant (`ReferenceForms`). The project's own tables are sources that
+cannot be removed, so the row that named an object must be gone, by a committed transaction, before
+the gate lets the object go.
 """
 
 from __future__ import annotations
@@ -10,26 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from filejobs_dagster.objects.delete import delete_objects
-from filejobs_dagster.objects.deletion import AdmissionFailed, Deletion, DeletionStopped
-from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, is_folded, unfolded
+from filejobs_dagster.objects.deletion import Deletion, DeletionStopped
+from filejobs_dagster.objects.judgement import LastQuestion
+from filejobs_dagster.objects.keys import is_folded, unfolded
 from filejobs_dagster.objects.manner import Manner, abilities_of
 from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
 from filejobs_dagster.objects.prefixes import MARKERS
 from filejobs_dagster.objects.removing import Removing
-from filejobs_dagster.objects.sending import BACK_OFF
-from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
+from filejobs_dagster.objects.sending import BACK_OFF, Deleting
+from filejobs_dagster.objects.targets import Target, deletion_of, kept_of
+from filejobs_dagster.references.near import ReferenceForms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
     from filejobs_dagster.objects.removal import Expected, Removal
+    from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.references.claims import Claim
 
 
@@ -82,7 +85,8 @@ class Admission:
     Attributes:
         admitted: Keys that passed, in the order given, each once.
         kept: Key to reason: `not owned`, `protected`, `ambiguous path`, `directory marker`,
-            `not UTF-8`, or `referenced by NAMES`.
+            `not UTF-8`, or what `ReferenceCheck.judged` says: `referenced by NAMES` or
+            `ambiguous: near NAME (WHAT DIFFERS)`.
     """
 
     admitted: tuple[str, ...] = ()
@@ -121,6 +125,8 @@ class Gate:
         self._client = client
         self._bucket = bucket
         self._references = references
+        owned = [b""] if bucket.owns_whole_bucket else [prefix.encode() for prefix in bucket.owns]
+        self._forms = ReferenceForms(owned, bucket.bucket.encode())
         self._wait = wait
         self._pace = pace or Pace()
 
@@ -157,9 +163,7 @@ class Gate:
         distinct = tuple(dict.fromkeys(keys))
         kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
         ours = [key for key in distinct if key not in kept]
-        for key, names in self._references.named(ours, claims=claims).items():
-            kept[key] = f"referenced by {', '.join(names)}"
-        kept |= self._named_otherwise(ours)
+        kept.update(self._judged(ours, claims))
         return Admission(
             admitted=tuple(key for key in distinct if key not in kept),
             kept={key: kept[key] for key in distinct if key in kept},
@@ -173,6 +177,9 @@ class Gate:
         claims: Sequence[Claim] = (),
     ) -> GateResult:
         """Delete those of the keys that pass, up to a thousand at a time.
+
+        As in `remove`, every source is asked in a fresh snapshot right before each request, and
+        before each further try of it, the client's own included.
 
         Args:
             keys: Exact keys whose rows are gone by a committed transaction.
@@ -189,25 +196,24 @@ class Gate:
         Each of them is a `DeletionStopped`, which says what was already deleted.
         """
         distinct = tuple(dict.fromkeys(keys))
-        done = Deletion()
-        kept: dict[str, str] = {}
-        for chunk, rest in _chunks_and_rest(distinct):
-            try:
-                admission = self._admit_or_stop(chunk, claims)
-                kept.update(admission.kept)
-                done = done.and_then(
-                    delete_objects(
-                        self._client,
-                        self._bucket.bucket,
-                        admission.admitted,
-                        before_request=before_bytes,
-                        wait=self._wait,
-                    )
-                )
-            except DeletionStopped as stopped:
-                stopped.include(before=done, kept=kept, unanswered=rest)
-                raise
-        return GateResult(deletion=done, kept=kept)
+        kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
+        ours = [key for key in distinct if key not in kept]
+        work = Deleting(
+            self._client,
+            self._bucket.bucket,
+            [Target(key) for key in ours],
+            before_request=before_bytes,
+            wait=self._wait,
+            supervisor=LastQuestion(
+                ours, admit=lambda asked: self.admit(asked, claims=claims).kept
+            ),
+        )
+        try:
+            verdicts = work.run()
+        except DeletionStopped as stopped:
+            stopped.kept = {**kept, **stopped.kept}
+            raise
+        return GateResult(deletion_of(verdicts), {**kept, **kept_of(verdicts)})
 
     def remove(
         self,
@@ -288,35 +294,31 @@ class Gate:
             wait=self._wait,
         ).run()
 
-    def _still_named(
-        self, orphans: Sequence[Expected], claims: Sequence[Claim]
-    ) -> dict[bytes, str]:
+    def _judged(self, keys: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, str]:
+        """The one judgement of keys for all that deletes; see `ReferenceCheck.judged`."""
+        judged = self._references.judged(keys, self._forms, claims=claims)
+        return {**self._named_otherwise(keys), **judged}
+
+    def _still_named(self, orphans: Sequence[Expected], claims: Sequence[Claim]) -> dict[str, str]:
         """Which of the orphans must stay, and why: they or their owners are named.
 
         Raises:
             ReferencesUnknown: A source could not be asked.
         """
-        keys = {orphan.key: orphan.key.decode("utf-8") for orphan in orphans}
+        keys = {orphan.key.decode("utf-8"): orphan for orphan in orphans}
         owners = [owner for orphan in orphans for owner in orphan.owners]
-        named = self._references.named([*keys.values(), *owners], claims=claims)
-        otherwise = self._named_otherwise(list(keys.values()))
-        kept: dict[bytes, str] = {}
-        for orphan in orphans:
-            key = keys[orphan.key]
-            if key in otherwise:
-                kept[orphan.key] = otherwise[key]
-                continue
+        named = self._judged([*keys, *owners], claims)
+        kept: dict[str, str] = {}
+        for key, orphan in keys.items():
             if key in named:
-                kept[orphan.key] = f"referenced by {', '.join(named[key])}"
+                kept[key] = named[key]
                 continue
             for owner in orphan.owners:
                 if not _is_utf8(owner):
-                    kept[orphan.key] = f"derived from {owner!r}, which no source can be asked for"
+                    kept[key] = f"derived from {owner!r}, which no source can be asked for"
                     break
                 if owner in named:
-                    kept[orphan.key] = (
-                        f"derived from {owner!r}, which is referenced by {', '.join(named[owner])}"
-                    )
+                    kept[key] = f"derived from {owner!r}, which is {named[owner]}"
                     break
         return kept
 
@@ -341,12 +343,6 @@ class Gate:
         # An entry without its slash would also own `files-of-somebody-else/`.
         return any(prefix.endswith("/") and key.startswith(prefix) for prefix in self._bucket.owns)
 
-    def _admit_or_stop(self, keys: Sequence[str], claims: Sequence[Claim]) -> Admission:
-        try:
-            return self.admit(keys, claims=claims)
-        except ReferencesUnknown as error:
-            raise AdmissionFailed(str(error), unanswered=keys) from error
-
 
 def _is_utf8(key: str) -> bool:
     try:
@@ -360,9 +356,3 @@ def _protects(entry: str, key: str) -> bool:
     if entry.endswith("/"):
         return key.startswith(entry)
     return key == entry or key.startswith(f"{entry}/")
-
-
-def _chunks_and_rest(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    for start in range(0, len(keys), MOST_KEYS_PER_REQUEST):
-        end = start + MOST_KEYS_PER_REQUEST
-        yield keys[start:end], keys[end:]

@@ -1,4 +1,4 @@
-"""The last look before bytes go: is it the same object, and does still nothing refer to it?
+"""The last question before bytes go: is it the same object, and does still nothing refer to it?
 
 It is taken right before every request that deletes, and before each further try of it, because
 what was true a minute ago, while the server was busy, need not be true any more.
@@ -39,43 +39,25 @@ looked at for the first time is removed within minutes, and what a listing had s
 Clocks may be five minutes apart."""
 
 
-class Judgement:
-    """Decides about each target until the moment in which it is sent."""
+class LastQuestion:
+    """Asks, right before each request and each further try of it, whether its keys must stay."""
 
-    patient = True
+    patient = False
 
     def __init__(
-        self,
-        client: S3Client,
-        bucket: str,
-        orphans: Sequence[tuple[str, Expected]],
-        *,
-        admit: Callable[[Sequence[Expected]], Mapping[bytes, str]],
-        pace: Pace,
-        respects_locks: bool,
+        self, keys: Sequence[str], *, admit: Callable[[Sequence[str]], Mapping[str, str]]
     ) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
-            client: From `make_client`.
-            bucket: The bucket's name.
-            orphans: Each key as text, and what was seen of it, in the order of the requests.
+            keys: In the order of the requests.
             admit: Which of them must stay, and why, in a fresh snapshot of the database.
-            pace: How fast to send.
-            respects_locks: True where a deletion would meet the lock of the current version.
         """
-        self._client = client
-        self._bucket = bucket
-        self._expected = dict(orphans)
-        self._order = list(self._expected)
+        self._order = list(keys)
         self._place = {key: place for place, key in enumerate(self._order)}
         self._admit = admit
-        self._pace = pace
-        self._respects_locks = respects_locks
         self._looked_at: dict[str, float] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self.locks: dict[str, Locked] = {}
-        self.versions: dict[str, str | None] = {}
 
     def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
         """Look once more at what is about to be sent; see `Supervisor`."""
@@ -95,12 +77,10 @@ class Judgement:
         return self._verdicts.get(key)
 
     def pause(self, targets: int) -> None:
-        """Wait until so many targets may be sent."""
-        self._pace.pause(targets)
+        """Send at once."""
 
     def throttled(self) -> None:
-        """The server asked for fewer requests."""
-        self._pace.throttled()
+        """Leave it to the pauses between tries."""
 
     def _is_old(self, key: str) -> bool:
         looked_at = self._looked_at.get(key)
@@ -115,6 +95,61 @@ class Judgement:
         """The objects first, the references last: theirs is the answer that must be the newest."""
         # The age counts from before the first request: what a slow one takes counts, too.
         now = time.monotonic()
+        ready = self._the_same(keys)
+        kept = self._admit(ready) if ready else {}
+        for key in ready:
+            if key in kept:
+                self._verdicts[key] = Verdict(Fate.KEPT, kept[key])
+            self._looked_at[key] = now
+
+    def _the_same(self, keys: Sequence[str]) -> Sequence[str]:
+        """Those of the keys whose object is what it was; here nobody has looked at one."""
+        return keys
+
+
+class Judgement(LastQuestion):
+    """Looks at each object besides, until the moment in which its deletion is sent."""
+
+    patient = True
+
+    def __init__(
+        self,
+        client: S3Client,
+        bucket: str,
+        orphans: Sequence[tuple[str, Expected]],
+        *,
+        admit: Callable[[Sequence[str]], Mapping[str, str]],
+        pace: Pace,
+        respects_locks: bool,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            client: From `make_client`.
+            bucket: The bucket's name.
+            orphans: Each key as text, and what was seen of it, in the order of the requests.
+            admit: As in `LastQuestion`.
+            pace: How fast to send.
+            respects_locks: True where a deletion would meet the lock of the current version.
+        """
+        self._expected = dict(orphans)
+        super().__init__(list(self._expected), admit=admit)
+        self._client = client
+        self._bucket = bucket
+        self._pace = pace
+        self._respects_locks = respects_locks
+        self.locks: dict[str, Locked] = {}
+        self.versions: dict[str, str | None] = {}
+
+    def pause(self, targets: int) -> None:
+        """Wait until so many targets may be sent."""
+        self._pace.pause(targets)
+
+    def throttled(self) -> None:
+        """The server asked for fewer requests."""
+        self._pace.throttled()
+
+    def _the_same(self, keys: Sequence[str]) -> Sequence[str]:
         targets = [Target(key, self._expected[key].version) for key in keys]
         seen = look_at_targets(self._client, self._bucket, targets)
         if any(isinstance(sighting, Absent) for sighting in seen.values()):
@@ -123,13 +158,7 @@ class Judgement:
             verdict = self._judge(target.key, sighting)
             if verdict is not None:
                 self._verdicts[target.key] = verdict
-        ready = [key for key in keys if key not in self._verdicts]
-        kept = self._admit([self._expected[key] for key in ready]) if ready else {}
-        for key in ready:
-            reason = kept.get(self._expected[key].key)
-            if reason is not None:
-                self._verdicts[key] = Verdict(Fate.KEPT, reason)
-            self._looked_at[key] = now
+        return [key for key in keys if key not in self._verdicts]
 
     def _judge(self, key: str, sighting: CloseSighting) -> Verdict | None:
         if isinstance(sighting, Absent):

@@ -58,7 +58,7 @@ class Removing:
         orphans: Sequence[Expected],
         *,
         owned: Callable[[str], str | None],
-        admit: Callable[[Sequence[Expected]], Mapping[bytes, str]],
+        admit: Callable[[Sequence[Expected]], Mapping[str, str]],
         before_request: Callable[[], None],
         manner: Manner,
         wait: wait_base,
@@ -109,11 +109,12 @@ class Removing:
                 self._fates.settle(orphan.key, Verdict(Fate.KEPT, reason))
 
     def _judgement(self, ours: Sequence[tuple[str, Expected]]) -> Judgement:
+        expected = dict(ours)
         return Judgement(
             self._client,
             self._bucket,
             ours,
-            admit=self._admit,
+            admit=lambda keys: self._admit([expected[key] for key in keys]),
             pace=self._pace,
             respects_locks=self._manner.purges,
         )

@@ -44,6 +44,7 @@ from filejobs_dagster.objects.targets import (
     Unsupervised,
     Verdict,
     deletion_of,
+    kept_of,
 )
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
@@ -108,8 +109,9 @@ class Deleting:
             client: From `make_client`.
             bucket: The bucket's name.
             targets: What is to go. Repeated ones count once.
-            before_request: As in `delete_objects`.
-            wait: As in `delete_objects`.
+            before_request: Called right before every request that deletes, each of botocore's own
+                tries included; an exception of it stops the deletion.
+            wait: Between tries of keys whose failure may pass.
             supervisor: Asked about the targets before each request, for callers whose decision
                 may grow old while the server is slow.
             alone_when_refused: True to go on with a request for each where the server refuses
@@ -412,6 +414,7 @@ class Deleting:
         return kind(
             reason,
             deleted_so_far=deletion_of(self.verdicts),
+            kept=kept_of(self.verdicts),
             unanswered=[target.key for target in self._targets if target not in self.verdicts],
         )
 

@@ -56,6 +56,9 @@ class Target:
         return Fate.MARKED if marker and self.version is None else Fate.DELETED
 
 
+SENT_BEFORE = ", and a request that was sent before may still be carried out"
+
+
 class Fate(Enum):
     """What became of a target."""
 
@@ -133,7 +136,7 @@ class Unsupervised:
 
 
 def deletion_of(verdicts: Mapping[Target, Verdict]) -> Deletion:
-    """The verdicts by key, for targets without versions and conditions."""
+    """The verdicts by key, for targets without versions and conditions; `kept_of` has the rest."""
 
     def all_that_are(fate: Fate) -> tuple[str, ...]:
         return tuple(target.key for target, it in verdicts.items() if it.fate is fate)
@@ -145,6 +148,15 @@ def deletion_of(verdicts: Mapping[Target, Verdict]) -> Deletion:
         failed={
             target.key: it.reason
             for target, it in verdicts.items()
-            if it.fate in (Fate.FAILED, Fate.CHANGED, Fate.LOCKED, Fate.KEPT)
+            if it.fate in (Fate.FAILED, Fate.CHANGED, Fate.LOCKED)
         },
     )
+
+
+def kept_of(verdicts: Mapping[Target, Verdict]) -> dict[str, str]:
+    """Key to reason, of those that the supervisor did not let go."""
+    return {
+        it.key: f"{verdict.reason}{SENT_BEFORE if verdict.unsettled else ''}"
+        for it, verdict in verdicts.items()
+        if verdict.fate is Fate.KEPT
+    }

@@ -5,6 +5,7 @@ An error, a timeout or a source that looks empty is never "no reference": each o
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed
 from filejobs_dagster.references.columns import only_column
+from filejobs_dagster.references.copying import copied_blocks
+from filejobs_dagster.references.near import INSIDE, Sieve
 from filejobs_dagster.references.operator import Column, OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
 from filejobs_dagster.references.plans import reads_of
@@ -29,10 +32,18 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from filejobs_dagster.references.near import ReferenceForms
+
 __all__ = ["ReferenceCheck", "ReferencesUnknown"]
 
 STATEMENT_TIMEOUT = timedelta(minutes=5)
 LOCK_TIMEOUT = timedelta(seconds=10)
+
+READING_TIMEOUT = timedelta(hours=1)
+"""Limit of reading one source from end to end."""
+
+HOLDS_FOR_TIMES = 10
+"""So many times as long as it took to read a source is what it said believed."""
 
 PROBE = "filejobs/preflight"
 """A key to ask for; whether a source names it does not matter."""
@@ -88,6 +99,7 @@ class ReferenceCheck:
         self._schema = schema
         self._statement_timeout = statement_timeout
         self._columns: dict[str, Column] = {}
+        self._sieves: dict[str, tuple[Sieve, float]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -171,6 +183,67 @@ class ReferenceCheck:
                 for key in self._named_by_query(cursor, query, wanted):
                     names.setdefault(key, []).append(query.name)
         return {key: tuple(names[key]) for key in wanted if key in names}
+
+    def judged(
+        self, keys: Sequence[str], forms: ReferenceForms, *, claims: Sequence[Claim] = ()
+    ) -> dict[str, str]:
+        """Return those of the keys that must stay, and why: a source names them, or comes near.
+
+        In one snapshot, every source is asked for the keys and for their `spellings`. Of the
+        operator's sources, besides, every value that is anything but a plain key of ours is read
+        and folded. What that found holds for ten times as long as it took, so that it never takes
+        more than a tenth of the time of a run.
+
+        Args:
+            keys: Exact keys.
+            forms: Says what is near, with what the bucket owns.
+            claims: As in `named`.
+
+        Returns:
+            Key to `referenced by NAMES`, or `ambiguous: near NAME (WHAT DIFFERS)`.
+
+        Raises:
+            ReferencesUnknown: As `preflight`; no key of the call may then be deleted.
+        """
+        wanted = [key for key in dict.fromkeys(keys) if key]
+        if not wanted:
+            return {}
+        near_to = _Spelled(wanted, forms)
+        for cursor, tables, queries in self._by_database():
+            for table in tables:
+                near_to.found(
+                    table.name, self._named_by_table(cursor, table, near_to.all_spellings, claims)
+                )
+            for query in queries:
+                # The operator's own check may not understand what is no key at all.
+                asked = near_to.plain_spellings if query.recheck_sql else near_to.all_spellings
+                near_to.found(query.name, self._named_by_query(cursor, query, asked))
+                near_to.sift(query.name, self._sieve(cursor, query, forms))
+        return near_to.reasons()
+
+    def _sieve(
+        self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery, forms: ReferenceForms
+    ) -> Sieve:
+        """The forms of all values of a source but those that are plain keys of ours."""
+        known = self._sieves.get(query.name)
+        now = time.monotonic()
+        if known is not None and now < known[1]:
+            return known[0]
+        sieve = Sieve()
+        transforms = query.transforms
+        with _answering(query.name):
+            _limit(cursor, READING_TIMEOUT)
+            for block in copied_blocks(cursor, query.keys(self._column(cursor, query))):
+                values = list(filter(None, block))
+                keys = list(filter(None, map(transforms.apply, values)))
+                sieve.add(form for form, _ in forms.other_forms(keys))
+                if transforms.steps:
+                    # A transform may lead away from the key that a row has right.
+                    sieve.add(set(values).difference(keys))
+            _limit(cursor, self._statement_timeout)
+        taken = time.monotonic() - now
+        self._sieves[query.name] = (sieve, now + taken + HOLDS_FOR_TIMES * taken)
+        return sieve
 
     def _by_database(
         self,
@@ -341,6 +414,59 @@ class ReferenceCheck:
                 "This connection leads to a replica, which may lack references that the primary "
                 "already has. Connect to the primary (`target_session_attrs=read-write`)."
             )
+
+
+class _Spelled:
+    """Some keys and how else a value may spell them; gathers what the sources say."""
+
+    def __init__(self, keys: Sequence[str], forms: ReferenceForms) -> None:
+        self._forms = forms
+        self._of: dict[str, list[tuple[str, str]]] = {}
+        self.keys = list(keys)
+        encodable = [key for key in keys if _encodes(key)]
+        self._sought = {key: forms.sought(key.encode("utf-8")) for key in encodable}
+        for key in encodable:
+            for spelling, differs in forms.spellings(key).items():
+                self._of.setdefault(spelling, []).append((key, differs))
+        self.all_spellings = list(dict.fromkeys((*keys, *self._of)))
+        # A value that is plain, and so not read for its forms, is one of these or near to no key.
+        others = {text for key in encodable for text in forms.plain_spellings(key)}
+        self.plain_spellings = list(dict.fromkeys((*keys, *others)))
+        self._names: dict[str, list[str]] = {}
+        self._near: dict[str, str] = {}
+
+    def found(self, name: str, values: Iterable[str]) -> None:
+        """Take note of what a source names."""
+        exact = frozenset(self.keys)
+        for value in values:
+            if value in exact:
+                self._names.setdefault(value, []).append(name)
+            for key, differs in self._of.get(value, ()):
+                self._near.setdefault(key, near(name, differs))
+
+    def sift(self, name: str, sieve: Sieve) -> None:
+        """Take note of what a source may name in a form that cannot be listed."""
+        for key, sought in self._sought.items():
+            if key not in self._near and any(form in sieve for form in sought):
+                self._near[key] = near(name, INSIDE)
+
+    def reasons(self) -> dict[str, str]:
+        """Why each of those must stay that must; an exact name before a near one."""
+        said = {key: f"referenced by {', '.join(names)}" for key, names in self._names.items()}
+        return {
+            key: said.get(key) or self._near[key]
+            for key in self.keys
+            if key in said or key in self._near
+        }
+
+
+def near(name: str, differs: str) -> str:
+    """Why a key stays to which a source comes near."""
+    return f"ambiguous: near {name} ({differs})"
+
+
+def _limit(cursor: psycopg.RawCursor[TupleRow], timeout: timedelta) -> None:
+    cursor.execute("SELECT set_config('statement_timeout', $1, true)", (_milliseconds(timeout),))
 
 
 def _matched(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects.client import BucketUnavailable, check_access, read_versioning
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
 from tests.conformance.ceph import OWNER, Account, Ceph
 from tests.conformance.gateway import client_of, listed, put, set_policy, statement
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

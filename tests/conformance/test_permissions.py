@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from tests.conformance.gateway import listed, put, set_policy, statement
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion
 from tests.conformance.gateway import listed, put, versions
+from tests.objects.deleting import delete_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,10 @@ from moto.s3.models import s3_backends
 from tenacity import wait_none
 
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.delete import delete_objects
 from filejobs_dagster.objects.deletion import Deletion, ProofRefused, StorageRejected
 from filejobs_dagster.objects.sending import MOST_TRIES
 from tests.objects.buckets import BucketForTests
+from tests.objects.deleting import delete_objects
 from tests.objects.odd_keys import COMPOSED, DECOMPOSED, ODD_KEYS
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 from tests.objects.test_client import unused_port

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tenacity import wait_none
 
 from filejobs_dagster.objects import removing
 from filejobs_dagster.objects.client import make_client
@@ -13,6 +14,7 @@ from filejobs_dagster.objects.manner import Manner
 from filejobs_dagster.objects.pace import FASTEST, Pace
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from tests.objects.buckets import BucketForTests
+from tests.objects.deleting import delete_objects
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put, seen
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 from tests.references.sources import SourceForTests
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.near import ReferenceForms
 
 ETAG = "0123456789abcdef0123456789abcdef"
 HEADERS = {"ETag": f'"{ETAG}"', "Last-Modified": "Sat, 29 Nov 2025 10:00:00 GMT"}
@@ -314,8 +317,8 @@ def test_what_is_referenced_while_the_server_was_busy_goes_without_another_look_
         return Answer(body=result(request.named_keys()))
 
     scripted.script = script(busy)
-    outcome = gate_on(scripted_client, connection, "acme").delete(["files/a"], no_proof_needed)
-    assert outcome.deletion.deleted == ("files/a",)
+    outcome = delete_objects(scripted_client, "acme", ["files/a"], wait=wait_none())
+    assert outcome.deleted == ("files/a",)
 
 
 def test_what_is_referenced_before_botocore_tries_again_by_itself_stays(
@@ -344,13 +347,15 @@ def test_many_objects_with_a_request_each_do_not_ask_the_sources_for_each(
 ) -> None:
     asked: list[int] = []
     gate = gate_on(scripted_client, connection, "acme")
-    named = gate._references.named
+    judged = gate._references.judged
 
-    def counted(keys: Sequence[str], *, claims: Sequence[Claim] = ()) -> dict[str, tuple[str, ...]]:
+    def counted(
+        keys: Sequence[str], forms: ReferenceForms, *, claims: Sequence[Claim] = ()
+    ) -> dict[str, str]:
         asked.append(len(keys))
-        return named(keys, claims=claims)
+        return judged(keys, forms, claims=claims)
 
-    gate._references.named = counted  # type: ignore[method-assign]
+    gate._references.judged = counted  # type: ignore[method-assign]
     scripted.script = script(lambda _request: Answer(204))
     keys = [f"files/{number:03} " for number in range(150)]
     orphans = [Expected(key.encode(), ETAG, 0, MODIFIED) for key in keys]

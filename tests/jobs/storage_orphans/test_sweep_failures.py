@@ -81,7 +81,7 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
     monkeypatch.setattr(
         "filejobs_dagster.references.check.ReferenceCheck.examine", lambda _self: ()
     )
-    monkeypatch.setattr(full.gate, "_still_named", lambda _self, _orphans, _claims: {})
+    monkeypatch.setattr(full.gate, "_judged", lambda _self, _keys, _claims: {})
     monkeypatch.setattr(passing, "_prove_check_knows", lambda _storage, _references: None)
     monkeypatch.setattr(
         "filejobs_dagster.jobs.storage_orphans.breakers.Reading.blocks", property(lambda _: False)

@@ -21,7 +21,6 @@ from filejobs_dagster.objects.gate import Gate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from filejobs_dagster.objects.removal import Expected
     from filejobs_dagster.references.claims import Claim
     from tests.jobs.storage_orphans.conftest import Sweeper
 
@@ -37,10 +36,8 @@ REFER_ELSEWHERE = "INSERT INTO account (avatar_key) VALUES ('files/old')"
 class CarelessGate(Gate):
     """Believes the pass, and asks no source again."""
 
-    def _still_named(
-        self, orphans: Sequence[Expected], claims: Sequence[Claim]
-    ) -> dict[bytes, str]:
-        del orphans, claims
+    def _judged(self, keys: Sequence[str], claims: Sequence[Claim]) -> dict[str, str]:
+        del keys, claims
         return {}
 
 

@@ -73,9 +73,13 @@ def ambiguous(
     """Yield (object's key, row's form) of each suspect with a near match, in order of the keys."""
     found: Sorter[Pair] = Sorter(scratch, "ambiguous")
     if suspects.count:
+        forms = ReferenceForms(rules.owned, rules.bucket)
         sought_forms = FormFilter()
-        sought = _folded_suspects(suspects, rules, scratch, sought_forms, on_block)
-        rows = _folded_rows(references, rules, scratch, sought_forms, on_block)
+        folders: Sorter[bytes] = Sorter(scratch, "folders")
+        sought = _folded_suspects(suspects, forms, rules, scratch, sought_forms, on_block)
+        rows = _folded_rows(references, forms, folders, scratch, sought_forms, on_block)
+        if folders.count:
+            _add_those_below(folders, suspects, forms, scratch, found)
         if sought.count:
             # A reference that is its own fold; the others are among the folded rows.
             for pairs in named(sought.blocks(), references.blocks()):
@@ -94,19 +98,40 @@ def ambiguous(
     return found.sorted_blocks(unique=True)
 
 
+def _add_those_below(
+    folders: Sorter[bytes],
+    suspects: Shelf,
+    near: ReferenceForms,
+    scratch: Scratch,
+    found: Sorter[Pair],
+) -> None:
+    """Add (object's key, folder) of the suspects that lie below a folder that a row names."""
+    below: Sorter[Pair] = Sorter(scratch, "below-folders")
+    for keys, _, _, _ in suspects.rows():
+        below.add((folder, key) for key in keys for folder in near.folders(key))
+    for pairs in named(below.sorted_blocks(), folders.sorted_blocks(unique=True)):
+        found.add((key, folder) for folder, key in pairs)
+
+
 def _folded_suspects(
     suspects: Shelf,
+    near: ReferenceForms,
     rules: Rules,
     scratch: Scratch,
     forms: FormFilter,
     on_block: Callable[[], None],
 ) -> Spool:
-    """(fold, key), in order, of suspects that are not their own fold and of the owners of all."""
+    """(fold, key), in order, of suspects that are not their own fold, and of what they are part of.
+
+    That is the owners that a declared rewrite leads to, and the parts of a key that ends in a
+    digest.
+    """
     sought: Sorter[Pair] = Sorter(scratch, "folded-suspects")
     for keys, _, _, _ in suspects.rows():
         pairs = unfolded(keys)
         if rules.rewrites.declared:
             pairs += [(fold(owner), key) for key in keys for owner in rules.rewrites.owners(key)]
+        pairs += [(fold(part), key) for key in keys for part in near.parts(key)]
         forms.add(keys)
         forms.add(form for form, _ in pairs)
         sought.add(pairs)
@@ -116,16 +141,21 @@ def _folded_suspects(
 
 def _folded_rows(
     references: References,
-    rules: Rules,
+    near: ReferenceForms,
+    folders: Sorter[bytes],
     scratch: Scratch,
     wanted: FormFilter,
     on_block: Callable[[], None],
 ) -> Spool:
-    """(form, row), in order, of every reference that has a form other than itself."""
-    forms = ReferenceForms(rules.owned, rules.bucket)
+    """(form, row), in order, of every reference that has a form other than itself.
+
+    Those that name a folder go to `folders` besides.
+    """
     rows: Sorter[Pair] = Sorter(scratch, "folded-references")
     for block in references.blocks():
-        rows.add(wanted.passing(forms.other_forms(block)))
+        pairs = near.other_forms(block)
+        folders.add({row for _, row in pairs if row.endswith(b"/")})
+        rows.add(wanted.passing(pairs))
         on_block()
     return _sorted(rows, scratch, "folded-references")
 

@@ -1,7 +1,4 @@
-"""Deletes objects by their keys.
-
-PRIVATE to the gate: use `Gate.delete`.
-"""
+"""What `Gate.delete` sends, without its questions: for tests of what servers answer."""
 
 from __future__ import annotations
 
