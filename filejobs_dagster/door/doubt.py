@@ -61,7 +61,8 @@ class Doubt(Guard):
                     "Was it restored from a backup, or is it a copy? Then what looks due may be "
                     "in use. Deal with what was lost; the next pass of storage_orphans, dry or "
                     "live, that finds nothing of the kind lets live runs in again. docs/"
-                    "storage_orphans.md says how to tell that the database is right.",
+                    "storage_orphans.md says how to tell that the database is right. Nothing was "
+                    "touched.",
                 )
         return "no pass has found the database older than a bucket"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.installation import Installation
 
 MONTH = timedelta(days=31)
-MARKER_KEY = "filejobs-adopted.json"
+MARKER_KEY = "filejobs-adopted/test.json"
 
 
 def now() -> datetime:

@@ -14,8 +14,9 @@ import dagster as dg
 import pytest
 
 from filejobs_dagster.audit.keys import generate, private_text
-from filejobs_dagster.door import clocks, door
+from filejobs_dagster.door import clocks, commits, door
 from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.doubt import forget_doubt, remember_doubt
 from filejobs_dagster.door.guard import Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
@@ -61,7 +62,58 @@ def clocks_apart(_: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
         yield
 
 
-FAULTS: dict[str, Fault] = {"marker": restored, "clocks": clocks_apart}
+@contextmanager
+def without_a_constraint(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
+    """A constraint of `file` has another name, so nobody can tell that it is still there."""
+    rename = "ALTER TABLE file RENAME CONSTRAINT {} TO {}"
+    installation.execute(rename.format("file_size_not_negative", "another"))
+    try:
+        yield
+    finally:
+        installation.execute(rename.format("another", "file_size_not_negative"))
+
+
+@contextmanager
+def doubted(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
+    """A pass has found the database older than the bucket."""
+    bucket = installation.settings().buckets["uploads"]
+    with installation.database.connect("doubt") as connection:
+        with installation.database.transaction(connection) as cursor:
+            remember_doubt(cursor, bucket, "uploads", "a pass", "9 objects are newer")
+        try:
+            yield
+        finally:
+            with installation.database.transaction(connection) as cursor:
+                forget_doubt(cursor, bucket, "uploads")
+
+
+@contextmanager
+def asynchronous(_: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The server commits asynchronously, whatever it is asked for."""
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "_SETTINGS", "SELECT 'off', 'off', 'on', 'on', ''")
+        yield
+
+
+@contextmanager
+def source_without_a_table(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
+    """A source of references cannot be asked."""
+    bucket = installation.document["buckets"]["uploads"]
+    bucket["sources"] = [{"name": "gone", "sql": "select storage_key from gone"}]
+    try:
+        yield
+    finally:
+        del bucket["sources"]
+
+
+FAULTS: dict[str, Fault] = {
+    "marker": restored,
+    "tables": without_a_constraint,
+    "doubt": doubted,
+    "commits": asynchronous,
+    "clocks": clocks_apart,
+    "sources": source_without_a_table,
+}
 
 FINDS_OUT_ONLY = {"server"}
 """Guards that find out what the others need, and refuse nothing by themselves."""

@@ -81,7 +81,7 @@ def test_looking_tries_nothing_and_the_first_live_run_tries_once(at_the_door: At
     assert "not tried yet" in Server().look(at_the_door.look)
     assert at_the_door.written == []
     assert at_the_door.runs_live() > 0
-    assert {*at_the_door.written} == {"filejobs-adopted.json.probe-object/x"}
+    assert {*at_the_door.written} == {"filejobs-adopted/test.json.probe-object/x"}
     assert at_the_door.known() == Abilities("single only")
     assert at_the_door.runs_live() == 0
     assert "only in requests for one object" in Server().look(at_the_door.look)
