@@ -26,12 +26,13 @@ from tests.jobs.deleted_files.collecting import files_of
 from tests.objects.scripted import Answer, ScriptedS3, errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+    from filejobs_dagster.references.claims import Claim
     from filejobs_dagster.settings import Settings
 
 LOG = logging.getLogger("door")
@@ -176,13 +177,10 @@ def test_control_without_the_guard_the_photo_is_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The gate's other half, which keeps what is named in another spelling, would save it, too.
-    monkeypatch.setattr(
-        Gate,
-        "_judged",
-        lambda gate, keys, claims: dict.fromkeys(
-            gate._references.named(keys, claims=claims), "named"
-        ),
-    )
+    def exact_only(gate: Gate, keys: Sequence[str], claims: Sequence[Claim]) -> dict[str, str]:
+        return dict.fromkeys(gate._references.named(keys, claims=claims), "named")
+
+    monkeypatch.setattr(Gate, "_judged", exact_only)
     world.settings(POSTERS)
     files = files_of(world.installation)
     files.delete("files/my photo.jpg")
