@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from filejobs_dagster.door.adoption import Place, adopt
 from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.refusals import DatabaseRestored
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import BucketSettings, Settings
 
@@ -75,8 +76,11 @@ class Store:
         return settings
 
     def adopt(self, database: Database) -> None:
-        """Write the marker that lets runs on this database delete from the bucket."""
-        with database.connect("adopt") as connection:
+        """Write the marker that lets runs on this database delete from the bucket.
+
+        Where bucket and database do not belong together any more, that is left for the run to say.
+        """
+        with database.connect("adopt") as connection, suppress(DatabaseRestored):
             adopt(
                 Place.of(self._all, self.settings, self.client, database, connection),
                 by="filejobs prove",

@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.door import door
+from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.deleted_files import statements
 from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.upload_cleanup import looking
@@ -64,6 +66,8 @@ def test_a_cancel_that_checks_and_then_writes_is_found_out(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_migrating(monkeypatch, CHECK_THEN_WRITE, ANY_TRANSITION)
+    # Which would refuse a run on functions that somebody has replaced.
+    monkeypatch.setattr(door, "GUARDS", [it for it in GUARDS if it.name != "tables"])
 
     finding = try_claim("publish-or-cancel", stage)
 
@@ -146,6 +150,18 @@ def test_a_partition_that_goes_by_its_lower_bound_is_found_out(
     assert guarded_of(finding)["rows of the last 30 days, afterwards"] == 15
 
 
+def test_a_run_that_does_not_ask_the_marker_is_found_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careless = tuple(guard for guard in GUARDS if guard.name not in ("marker", "clocks"))
+    monkeypatch.setattr(door, "GUARDS", careless)
+
+    finding = try_claim("restored-database", stage)
+
+    assert finding.verdict == GUARDED_LOST, finding.error
+    assert guarded_of(finding)["HEAD of its object"] == "404, gone"
+
+
 def test_the_readme_shows_a_row_for_each_claim() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     found = re.search(r"^\| claim \|.*\n\|[-|]+\n((?:\|.*\n)+)", readme, re.MULTILINE)
@@ -157,5 +173,5 @@ def test_the_claims_that_the_documentation_names_are_there() -> None:
     page = (CHECKOUT / "docs" / "README.md").read_text(encoding="utf-8")
     (paragraph,) = [each for each in page.split("\n\n") if "`filejobs prove`" in each]
     told = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", paragraph))
-    assert len(told) == 8
+    assert len(told) == 10
     assert told <= set(BY_NAME)

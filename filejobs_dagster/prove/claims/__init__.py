@@ -20,6 +20,7 @@ from filejobs_dagster.prove.claims import (
     one_record,
     orphan_referenced,
     publish_or_cancel,
+    restored_database,
     restored_file,
     slow_multipart,
 )
@@ -44,5 +45,6 @@ CLAIMS: list[Claim] = [
     slow_multipart.CLAIM,
     restored_file.CLAIM,
     half_old_partition.CLAIM,
+    restored_database.CLAIM,
     jumping_clock.CLAIM,
 ]
