@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS_TO_STOP = 10.0
-SECONDS_BETWEEN_LOOKS = 0.02
 
 
 def processes_of(data: Path) -> list[Any]:
@@ -61,10 +59,7 @@ def end_leftover_server(data: Path) -> bool:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    deadline = time.monotonic() + SECONDS_TO_STOP
-    # Not psutil's own waiting: it also waits for what has ended and was not yet reaped by init.
-    while processes_of(data) and time.monotonic() < deadline:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+    psutil.wait_procs(processes, timeout=SECONDS_TO_STOP)
     # The server would refuse to start when this number now belongs to another process.
     (data / "postmaster.pid").unlink(missing_ok=True)
     return bool(processes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from filejobs_dagster.objects import prefixes
 from filejobs_dagster.objects.deletion import Deletion, DeletionStopped
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.keys import is_folded, unfolded
@@ -18,7 +19,6 @@ from filejobs_dagster.objects.manner import Manner, abilities_of
 from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
-from filejobs_dagster.objects.prefixes import MARKERS
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
 from filejobs_dagster.objects.targets import Target, deletion_of, kept_of
@@ -143,7 +143,7 @@ class Gate:
             return NOT_OWNED
         if any(_protects(entry, key) for entry in self._bucket.protect):
             return PROTECTED
-        if key.startswith(MARKERS) or key == self._bucket.marker:
+        if key.startswith(prefixes.MARKERS) or key == self._bucket.marker:
             # The markers, and the probe's objects, which stand beside them for a moment.
             return PROTECTED
         if not _RESOLVABLE.isdisjoint(key.split("/")) or (is_folded(key) and self._folds_slashes()):

@@ -85,7 +85,7 @@ def test_looking_tries_nothing_and_the_first_live_run_tries_once(at_the_door: At
     assert at_the_door.known() == Abilities("single only")
     assert at_the_door.runs_live() == 0
     assert "only in requests for one object" in Server().look(at_the_door.look)
-    assert at_the_door.installation.keys() == {"filejobs-adopted.json"}
+    assert at_the_door.installation.keys() == set()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs import upload_reservations
+from filejobs_dagster.jobs import context, upload_reservations
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations import collection, file_table
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
@@ -231,6 +231,7 @@ def test_an_expiry_equal_to_the_cutoff_is_not_expired(
             "INSERT INTO file (storage_key, upload_expires_at) VALUES (%s, %s)", (key, due)
         )
     monkeypatch.setattr(file_table, "database_now", lambda _: moment)
+    monkeypatch.setattr(context, "database_now", lambda _: moment)
 
     assert collect().acted == 1
     assert installation.has_row("files/at")
@@ -277,14 +278,17 @@ def test_a_day_of_a_backfill_takes_its_day_only(
 def test_keys_are_exact(installation: Installation, collect: Collector) -> None:
     for key in ODD_KEYS:
         installation.reserve(key)
-    twins = {"files/a&b", "files/E", "files/doubled", "files/trailing"}
+    twins = {"files/a&b", "files/E"}
+    near = {"files/doubled": "files//doubled", "files/trailing": "files/trailing "}
+    twins |= set(near)
     for key in twins:
         installation.reserve(key, state="ready")
 
     outcome = collect()
 
     assert outcome.acted == len(ODD_KEYS)
-    assert installation.keys() == twins
+    # What a row names after blanks or slashes that nobody declared is ambiguous: its bytes stay.
+    assert installation.keys() == twins | set(near.values())
 
 
 def test_an_object_that_never_arrived_has_its_own_count(

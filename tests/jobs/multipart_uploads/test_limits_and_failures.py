@@ -215,7 +215,7 @@ def test_a_source_that_cannot_be_read_fails_the_run_with_nothing_aborted(
     outcome = sweep()
     assert not outcome.ok
     assert "avatars" in str(outcome.error)
-    assert "Nothing was aborted" in str(outcome.error)
+    assert "Nothing was touched" in str(outcome.error)
     assert not any(map(is_abort, scripted.requests))
 
 

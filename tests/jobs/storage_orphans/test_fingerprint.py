@@ -37,7 +37,7 @@ NO_PART = {
     "max_attempts", "min_age", "purge_versions", "owns_whole_bucket", "owns_nothing",
 }  # fmt: skip
 # The first only refuses. The second must be a replica of the same database, or is refused.
-NO_PART_OF_A_SOURCE = {"min_rows", "read_from"}
+NO_PART_OF_A_SOURCE = {"min_rows", "read_from", "rows_checked_by_hand"}
 
 
 def named(installation: Installation, app: str = "postgresql://me:secret@one/app") -> str:

@@ -49,7 +49,7 @@ def test_an_orphan_goes_in_the_second_live_run_and_nothing_else_does(sweep: Swee
     assert second.detail["oldest_left"] is None
     assert sweep.candidates() == {}
     assert sweep.installation.keys() == {
-        "files/used", "other/stranger", "files/brand/logo", MARKER,
+        "files/used", "other/stranger", "files/brand/logo",
     }  # fmt: skip
 
 

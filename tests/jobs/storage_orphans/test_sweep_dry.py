@@ -57,6 +57,8 @@ def rows_besides_bookkeeping(sweep: Sweeper) -> dict[str, list[object]]:
 def test_a_dry_run_asks_storage_to_change_nothing_and_writes_no_row_but_its_bookkeeping(
     sweep: Sweeper, recorder: Recorder, tmp_path: Path
 ) -> None:
+    # Under the address that the marker was written by.
+    sweep.installation.execute("UPDATE bucket_adoption SET endpoint = %s", (recorder.url,))
     before = rows_besides_bookkeeping(sweep)
     for _ in range(2):
         outcome = sweep(

@@ -121,7 +121,29 @@ class MultipartServer:
             if self.lifecycle is None:
                 return Answer(404, errors("NoSuchLifecycleConfiguration"))
             return Answer(body=self.lifecycle)
-        return Answer(200) if request.method == "HEAD" else Answer(501, errors("NotImplemented"))
+        if request.method == "HEAD":
+            return Answer(200)
+        if query.get("list-type") == "2":
+            return self._list_objects(query.get("prefix", ""))
+        return Answer(501, errors("NotImplemented"))
+
+    def _list_objects(self, prefix: str) -> Answer:
+        """Those that were put, all on one page: in these tests no more than the marker."""
+        found = "".join(
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size>"
+            f"<LastModified>{self._when(key)}</LastModified>"
+            f"<ETag>{escape(etag_of(body))}</ETag></Contents>"
+            for key, body in sorted(self.objects.items())
+            if key.startswith(prefix)
+        )
+        return Answer(
+            200,
+            f"{XML}<ListBucketResult><IsTruncated>false</IsTruncated>"
+            f"<EncodingType>url</EncodingType>{found}</ListBucketResult>",
+        )
+
+    def _when(self, key: str) -> str:
+        return f"{self.written.get(key, NOW):%Y-%m-%dT%H:%M:%S.000Z}"
 
     def _of_object(self, request: Request, key: str) -> Answer:
         known = self.objects.get(key)

@@ -61,5 +61,6 @@ def test_what_the_gate_keeps_for_ever_is_no_suspect_and_the_other_way_round(
 def test_the_marker_and_the_probe_beside_it_are_protected() -> None:
     rules = Rules.of(BucketForTests([], owns_whole_bucket=True))
     assert rules.protecting(b"marker.json") == b"marker.json"
-    assert rules.protecting(b"marker.json.probe-1") == b"marker.json"
+    assert rules.protecting(b"filejobs-adopted/acme.json") == b"filejobs-adopted"
+    assert rules.protecting(b"filejobs-adopted/acme.json.probe-object/x") == b"filejobs-adopted"
     assert rules.protecting(b"marker.jsonx") is None
