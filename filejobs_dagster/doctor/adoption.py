@@ -9,6 +9,7 @@ from filejobs_dagster.door.adoption import Place, inspect, judge, remember_probe
 from filejobs_dagster.door.probe import Probe, ProbeFailed, probe
 from filejobs_dagster.door.refusals import AdoptionRefused, NotAdopted
 from filejobs_dagster.objects.client import BucketUnavailable, make_client
+from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.manner import ConditionalDelete
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
-
-JOBS = ("storage_orphans", "multipart_uploads")
-"""Those that sweep what a bucket lists, and refuse to go live in one that is not adopted."""
 
 
 def check_adoption(
@@ -49,13 +47,13 @@ def check_adoption(
     try:
         adopted = judge(place, inspect(place))
     except NotAdopted as error:
-        yield _not_adopted(f"{name} marker", str(error), _sweeping(entry, settings))
+        yield _not_adopted(f"{name} marker", str(error), _deleting(entry, settings))
         return
     except AdoptionRefused as error:
         yield failed(
             f"{name} marker",
             str(error),
-            f"until then no live run of {' or '.join(JOBS)} deletes anything; see "
+            "until then no live run deletes anything from it; see "
             f"`filejobs bucket inspect {entry}`",
         )
         return
@@ -68,21 +66,20 @@ def check_adoption(
     yield _probe(check, place) if probe else _known(check, adopted)
 
 
-def _sweeping(entry: str, settings: Settings) -> dict[str, str]:
-    """The jobs that sweep this bucket, each with its mode."""
-    found = {name: settings.jobs[name] for name in JOBS if name in settings.jobs}
+def _deleting(entry: str, settings: Settings) -> dict[str, str]:
+    """The jobs that delete from this bucket, each with its mode."""
     return {
         name: job.mode
-        for name, job in found.items()
-        if getattr(job, "bucket", None) in (None, entry)
+        for name, job in settings.jobs.items()
+        if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] == entry
     }
 
 
-def _not_adopted(check: str, found: str, sweeping: dict[str, str]) -> Finding:
-    if not sweeping:
-        return ok(check, f"not adopted, and neither {' nor '.join(JOBS)} sweeps it")
-    advice = f"a live run of {' or '.join(sweeping)} refuses until then; a dry one works without"
-    live = "live" in sweeping.values()
+def _not_adopted(check: str, found: str, deleting: dict[str, str]) -> Finding:
+    if not deleting:
+        return ok(check, "not adopted, and no job deletes from it")
+    advice = f"a live run of {' or '.join(deleting)} refuses until then; a dry one works without"
+    live = "live" in deleting.values()
     return failed(check, found, advice) if live else warning(check, found, advice)
 
 

@@ -17,8 +17,8 @@ from filejobs_dagster.door.guard import Guard, Refusal
 from filejobs_dagster.door.refusals import AdoptionRefused, MarkerTaken, NotAdopted
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
-    from filejobs_dagster.registry import Touch
 
 UNTOUCHED = "Nothing was touched."
 

@@ -12,8 +12,8 @@ from filejobs_dagster.postgres.clock import database_now
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
-    from filejobs_dagster.registry import Touch
 
 MOST_APART = timedelta(minutes=5)
 """How far two clocks may be apart."""

@@ -10,8 +10,8 @@ from filejobs_dagster.door.guard import Guard
 from filejobs_dagster.door.probe import ProbeFailed, probe
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
-    from filejobs_dagster.registry import Touch
 
 
 class Server(Guard):

@@ -72,6 +72,10 @@ PublicKey = Annotated[
 """An Ed25519 key in the form of signed notes: `name+id+key`."""
 
 
+RollingParts = Annotated[StrictInt, Field(ge=1, le=366)]
+"""In how many parts a rolling check takes what is sealed; one part a day."""
+
+
 class PublicKeySettings(Section):
     """A key that the verifier believes, and for which seals."""
 
@@ -220,10 +224,8 @@ class AuditSettings(Section):
         "JSON. Without it they are gone.",
         examples=[{"bucket": "pins", "prefix": "archive/"}],
     )
-    rolling: StrictInt = Field(
+    rolling: RollingParts = Field(
         default=7,
-        ge=1,
-        le=366,
         description="In how many parts a rolling check takes what is sealed: one part a day, so "
         "that everything is computed again in that many days.",
         examples=[7],
@@ -248,38 +250,16 @@ class AuditSettings(Section):
 
 
 def problems_of_audit(
-    audit: Mapping[str, Any],
-    jobs: Mapping[str, Mapping[str, Any]],
-    buckets: Mapping[str, Mapping[str, Any]],
+    audit: Mapping[str, Any], buckets: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Found]:
-    """Find what `audit`, `jobs` and `buckets` say against each other.
+    """Find what `audit` and `buckets` say against each other.
 
     Args:
         audit: The section as the file has it, empty where there is none.
-        jobs: The jobs as the file has them.
         buckets: The entries as the file has them.
     """
     for key in ("pins", "archive"):
         yield from _place_among_files(key, audit, buckets)
-    if "audit_trim" not in jobs:
-        return
-    if audit.get("retention") is None:
-        yield (
-            ("audit", "retention"),
-            mistake(
-                "it is missing, and audit_trim removes events that are older",
-                "write how long an event is kept, with a unit, such as 400d",
-            ),
-        )
-    if audit.get("pins") is None:
-        yield (
-            ("audit", "pins"),
-            mistake(
-                "it is missing, and audit_trim removes only what a copy outside of the database "
-                "covers",
-                "write bucket and prefix, or a folder to try it out",
-            ),
-        )
 
 
 def _place_among_files(

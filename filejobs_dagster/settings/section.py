@@ -85,6 +85,11 @@ def mistakes_in(error: ValidationError) -> list[Found]:
     ]
 
 
+def part_of(said: Any, key: str) -> Any:
+    """A key of a mapping, from a file or from a model that was built in Python."""
+    return said.get(key) if isinstance(said, Mapping) else getattr(said, key, None)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which of the known names was meant, or which there are."""
     names = list(known)

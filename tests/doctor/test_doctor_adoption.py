@@ -82,10 +82,12 @@ def patient(
         ({"storage_orphans": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"storage_orphans": {"by_hand": True}}, "warning"),
         ({"multipart_uploads": {"by_hand": True, "mode": "live"}}, "failed"),
-        ({"upload_reservations": {"by_hand": True}}, "ok"),
+        ({"upload_reservations": {"by_hand": True, "mode": "live"}}, "failed"),
+        ({"upload_reservations": {"by_hand": True}}, "warning"),
+        ({"run_history": {"by_hand": True, "keep": "90d"}}, "ok"),
     ],
 )
-def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_sweeps_it(
+def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_deletes_from_it(
     patient: Patient, jobs: dict[str, Any], verdict: str
 ) -> None:
     patient.document["jobs"] = jobs

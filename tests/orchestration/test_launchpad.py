@@ -60,7 +60,7 @@ class _EveryVariable(dict[str, str]):
         return "postgresql://app@db.example.com/app" if name.endswith("URL") else "x" * 40
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401 (it is `get` itself)
 
 
 def _loaded(which: str, folder: Path) -> Loaded:
@@ -84,7 +84,8 @@ def offered(which: str, folder: Path) -> dict[str, Any]:
     found = {}
     for name in JOB_NAMES:
         [node] = definitions.resolve_job_def(name).nodes
-        found[name] = _type_of(node.definition.config_schema.as_field().config_type)  # type: ignore[attr-defined]
+        schema: Any = node.definition.config_schema
+        found[name] = _type_of(schema.as_field().config_type)
     return found
 
 

@@ -7,10 +7,12 @@ Pure: nothing is read and nothing is written here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 
 ORPHAN_FRACTION = "orphan_fraction"
 ORPHANS = "orphans"
@@ -30,45 +32,6 @@ BREAKERS: tuple[str, ...] = (
     NOTHING_MATCHED,
 )
 """Their names, as an override writes them."""
-
-
-class Limits(Protocol):
-    """What `filejobs.yaml` says under `breakers`."""
-
-    @property
-    def max_orphan_fraction(self) -> float:
-        """Of the owned objects, 0 to 1."""
-        ...
-
-    @property
-    def max_orphans(self) -> int | None:
-        """Objects."""
-        ...
-
-    @property
-    def max_orphan_bytes(self) -> int | None:
-        """Bytes."""
-        ...
-
-    @property
-    def max_reference_shrink(self) -> float:
-        """Of the references of the last pass, 0 to 1."""
-        ...
-
-    @property
-    def max_ambiguous_fraction(self) -> float:
-        """Of the owned objects, 0 to 1."""
-        ...
-
-    @property
-    def max_missing_fraction(self) -> float:
-        """Of the references inside owned prefixes, 0 to 1."""
-        ...
-
-    @property
-    def tolerated(self) -> int:
-        """Ambiguous or missing ones that never trip."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -192,7 +155,7 @@ class Reading:
 
 def read_breakers(
     numbers: Numbers,
-    limits: Limits,
+    limits: BreakersSettings,
     earlier: EarlierPass | None,
     *,
     overridden: Sequence[str] = (),
@@ -229,7 +192,7 @@ def read_breakers(
     )
 
 
-def _orphan_fraction(numbers: Numbers, limits: Limits) -> Reading:
+def _orphan_fraction(numbers: Numbers, limits: BreakersSettings) -> Reading:
     fraction = _fraction(numbers.orphans, numbers.objects)
     return Reading(
         ORPHAN_FRACTION,
@@ -243,7 +206,7 @@ def _orphan_fraction(numbers: Numbers, limits: Limits) -> Reading:
     )
 
 
-def _orphans(numbers: Numbers, limits: Limits) -> Reading:
+def _orphans(numbers: Numbers, limits: BreakersSettings) -> Reading:
     most = limits.max_orphans
     return Reading(
         ORPHANS,
@@ -254,7 +217,7 @@ def _orphans(numbers: Numbers, limits: Limits) -> Reading:
     )
 
 
-def _orphan_bytes(numbers: Numbers, limits: Limits) -> Reading:
+def _orphan_bytes(numbers: Numbers, limits: BreakersSettings) -> Reading:
     most = limits.max_orphan_bytes
     return Reading(
         ORPHAN_BYTES,
@@ -265,7 +228,9 @@ def _orphan_bytes(numbers: Numbers, limits: Limits) -> Reading:
     )
 
 
-def _reference_shrink(numbers: Numbers, limits: Limits, earlier: EarlierPass | None) -> Reading:
+def _reference_shrink(
+    numbers: Numbers, limits: BreakersSettings, earlier: EarlierPass | None
+) -> Reading:
     limit = _percent(limits.max_reference_shrink)
     shrunk = list(_shrunk(numbers, earlier)) if earlier is not None else []
     if not shrunk:
@@ -304,7 +269,7 @@ def _of_lasting(keys_by_source: Mapping[str, int], numbers: Numbers) -> dict[str
     }
 
 
-def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:
+def _ambiguous(numbers: Numbers, limits: BreakersSettings, hint: str | None) -> Reading:
     fraction = _fraction(numbers.ambiguous, numbers.objects)
     return Reading(
         AMBIGUOUS_FRACTION,
@@ -316,7 +281,7 @@ def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:
     )
 
 
-def _missing(numbers: Numbers, limits: Limits) -> Reading:
+def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
     fraction = _fraction(numbers.missing, numbers.references_owned)
     return Reading(
         MISSING_FRACTION,
