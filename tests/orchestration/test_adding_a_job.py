@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import dagster as dg
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from pydantic import Field, StrictInt
 
@@ -29,6 +29,7 @@ from filejobs_dagster.settings import settings_json_schema
 from filejobs_dagster.settings.durations import Duration  # noqa: TC001 (pydantic reads it)
 from filejobs_dagster.settings.job import JobSettings, OneRun, Run
 from filejobs_dagster.settings.values import between
+from tests.docs.pages import page
 from tests.orchestration.conftest import failure_of, metadata_of
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def test_its_op_schedule_partitions_early_start_and_place_in_the_catalog(elevent
 
 
 def test_its_limits_are_said_once_and_stand_in_launchpad_file_and_schema(eleventh: Code) -> None:
-    offered = config_of(OLD_DRAFTS, settings_of(eleventh))
+    offered: Any = config_of(OLD_DRAFTS, settings_of(eleventh))
     fields = offered.model_fields
 
     assert set(fields) == {"dry_run", "limit", "older_than", "authors", "max_runtime"}
@@ -139,13 +140,11 @@ def test_its_limits_are_said_once_and_stand_in_launchpad_file_and_schema(elevent
     assert fields["limit"].description == (
         "Most drafts to remove in this run, 1 to 5,000; the oldest first."
     )
-    wrong: Any = offered(limit=0, older_than="1d")  # type: ignore[arg-type]
-    assert wrong.mistakes() == [
+    assert offered(limit=0, older_than="1d").mistakes() == [
         "limit is 0; it can be 1 to 5,000.",
         "older_than is 1d; it can be 2d to 90d.",
     ]
-    patient: Any = offered(older_than="9d")  # type: ignore[arg-type]
-    assert patient.narrower() == "with older_than 9d instead of 3d"
+    assert offered(older_than="9d").narrower() == "with older_than 9d instead of 3d"
 
     document = eleventh.installation.document
     schema = jsonschema.Draft202012Validator(settings_json_schema())
@@ -218,3 +217,11 @@ def test_no_file_of_the_house_names_a_job_but_the_registry_and_the_jobs_own() ->
         "settings/model.py": {"upload_reservations"},
         "settings/trigger.py": {"upload_reservations"},
     }
+
+
+def test_the_page_shows_this_job() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    shown = [block.text for block in page("adding-a-job.md").blocks if block.language == "python"]
+
+    assert len(shown) == 2
+    assert all(text.strip() in here for text in shown)
