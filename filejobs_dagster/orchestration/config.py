@@ -7,6 +7,7 @@ schedule and by a backfill keep the same limits; `dry_run` is true whatever the 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 import dagster as dg
@@ -106,9 +107,18 @@ class Choice:
 
 
 def choices(model: type[BaseModel]) -> list[Choice]:
-    """What a run config can set of a request: what the job adds first, then what all have."""
+    """What a run config can set of a request.
+
+    First what the job's settings have, then what those of every job have, then what only a run
+    can be told.
+    """
+    bases = (*model.__mro__[1:], model)
+    order = dict.fromkeys(name for base in bases for name in get_annotations(base))
     found = []
-    for name, about in model.model_fields.items():
+    for name in order:
+        about = model.model_fields.get(name)
+        if about is None:
+            continue
         run = next((each for each in about.metadata if isinstance(each, Run)), None)
         if run is not None:
             found.append(Choice(run.called or name, name, about, run))
