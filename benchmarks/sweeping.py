@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.canned_listing import BUCKET
@@ -16,9 +15,10 @@ from benchmarks.collector import LOG, NotTheSameWork
 from benchmarks.reservations import bucket_settings
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
-from filejobs_dagster.jobs.storage_orphans import ReportPlace, Request, Storage
+from filejobs_dagster.jobs.storage_orphans import ReportSettings, Request, Storage
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
 from filejobs_dagster.jobs.storage_orphans.passing import make_pass
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import RunIdentity
@@ -28,7 +28,6 @@ from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.settings.orphans import BreakersSettings
 from filejobs_dagster.streams import Scratch
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def sweep(database_url: str, server: S3Endpoint, report_to: Path) -> Outcome:
     def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
         return storage_orphans.run(context, request, storage)
 
-    request = Request(report_to=ReportPlace(folder=report_to))
+    request = Request(report_to=ReportSettings(folder=str(report_to)))
     return conducted(database_url, server, BUCKET, request, work)
 
 
@@ -73,7 +72,7 @@ def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
     def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
         with context.database.transaction(context.connection, read_only=True) as cursor:
             now = database_now(cursor)
-        with Scratch(request.scratch) as scratch:
+        with Scratch(storage.scratch) as scratch:
             made = make_pass(
                 context,
                 request,
@@ -116,7 +115,7 @@ def conducted(
         with ReferenceCheck(context.connection, settings.sources) as references:
             gate = Gate(client, settings, references)
             storage = Storage(bucket, settings, client, gate, references)
-            return work(context, replace(request, breakers=NEVER_TRIPS), storage)
+            return work(context, request.model_copy(update={"breakers": NEVER_TRIPS}), storage)
 
     identity = RunIdentity(
         run_id=str(uuid.uuid4()),

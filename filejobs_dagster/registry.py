@@ -1,106 +1,61 @@
-"""The one list of jobs.
+"""The one list of jobs: a line each.
 
 Everything that names jobs reads this module: the settings, the CHECK on `job_run.job` (a test
-keeps both equal), the Dagster definitions, `filejobs status`.
+keeps both equal), the Dagster definitions, `filejobs status`. Names cost nothing; a declaration is
+imported when somebody asks for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-Touch = Literal["rows", "objects", "multipart uploads", "chain"]
-"""What a live run changes: rows of tables, objects or half-sent uploads of a bucket, the audit
-chain."""
-
-BYTES: frozenset[Touch] = frozenset({"objects", "multipart uploads"})
+if TYPE_CHECKING:
+    from filejobs_dagster.collector import Collector
 
 
-@dataclass(frozen=True)
-class RegisteredJob:
-    """What everybody may know about a job without importing its code.
+class Registry(Mapping[str, "Collector[Any, Any]"]):
+    """The jobs by name, each imported when it is first asked for.
 
     Attributes:
-        name: The job's name in Dagster, in `filejobs.yaml` and in `job_run.job`.
-        summary: One sentence that says what it takes away or states.
-        touches: What its live runs change. The guards of the door are chosen by this alone; empty
-            for a job that changes nothing in any mode: it has no live runs, and a dry one has done
-            all of it.
-        partitioned: True when its items become collectable at a moment, so that a backfill can
-            take one day of them.
+        lines: By name, where the declaration is (`module:name`), or the declaration itself.
     """
 
-    name: str
-    summary: str
-    touches: frozenset[Touch]
-    partitioned: bool = False
+    def __init__(self, lines: Mapping[str, str | Collector[Any, Any]]) -> None:
+        """List jobs."""
+        self.lines = dict(lines)
 
-    @property
-    def deletes_bytes(self) -> bool:
-        """True when it deletes bytes and therefore needs a bucket."""
-        return bool(self.touches & BYTES)
+    def __getitem__(self, name: str) -> Collector[Any, Any]:
+        line = self.lines[name]
+        if isinstance(line, str):
+            module, _, declared = line.partition(":")
+            line = self.lines[name] = getattr(import_module(module), declared)
+        return line
 
-    @property
-    def read_only(self) -> bool:
-        """True when it changes nothing in any mode."""
-        return not self.touches
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.lines
 
 
-JOBS: tuple[RegisteredJob, ...] = (
-    RegisteredJob(
-        "upload_reservations",
-        "Removes reservations whose upload never finished, and the bytes that did arrive.",
-        frozenset({"rows", "objects"}),
-        partitioned=True,
-    ),
-    RegisteredJob(
-        "storage_orphans",
-        "Removes objects in an owned prefix that no source references.",
-        frozenset({"objects"}),
-    ),
-    RegisteredJob(
-        "upload_cleanup",
-        "Removes the objects of cancelled uploads.",
-        frozenset({"rows", "objects", "multipart uploads"}),
-        partitioned=True,
-    ),
-    RegisteredJob(
-        "multipart_uploads",
-        "Aborts multipart uploads that have been idle for too long.",
-        frozenset({"multipart uploads"}),
-    ),
-    RegisteredJob(
-        "deleted_files",
-        "Removes soft-deleted files whose restore window is over.",
-        frozenset({"rows", "objects"}),
-        partitioned=True,
-    ),
-    RegisteredJob(
-        "table_retention",
-        "Removes rows of declared tables by declared rules.",
-        frozenset({"rows"}),
-    ),
-    RegisteredJob(
-        "audit_trim",
-        "Cuts a sealed and pinned prefix of the audit log.",
-        frozenset({"chain"}),
-    ),
-    RegisteredJob(
-        "audit_seal",
-        "States where each audit chain has reached, and pins it outside.",
-        frozenset({"chain"}),
-    ),
-    RegisteredJob(
-        "audit_verify",
-        "Verifies the audit chains against seals and pins.",
-        frozenset(),
-    ),
-    RegisteredJob(
-        "run_history",
-        "Removes old run records from Dagster's own storage.",
-        frozenset({"rows"}),
-    ),
+BY_NAME = Registry(
+    {
+        "upload_reservations": "filejobs_dagster.jobs.upload_reservations:COLLECTOR",
+        "storage_orphans": "filejobs_dagster.jobs.storage_orphans:COLLECTOR",
+        "upload_cleanup": "filejobs_dagster.jobs.upload_cleanup:COLLECTOR",
+        "multipart_uploads": "filejobs_dagster.jobs.multipart_uploads:COLLECTOR",
+        "deleted_files": "filejobs_dagster.jobs.deleted_files:COLLECTOR",
+        "table_retention": "filejobs_dagster.jobs.table_retention:COLLECTOR",
+        "audit_trim": "filejobs_dagster.jobs.audit:TRIM",
+        "audit_seal": "filejobs_dagster.jobs.audit:SEAL",
+        "audit_verify": "filejobs_dagster.jobs.audit:VERIFY",
+        "run_history": "filejobs_dagster.jobs.run_history:COLLECTOR",
+    }
 )
-
-BY_NAME: dict[str, RegisteredJob] = {job.name: job for job in JOBS}
-JOB_NAMES: tuple[str, ...] = tuple(BY_NAME)
+JOBS: Collection[Collector[Any, Any]] = BY_NAME.values()
+JOB_NAMES: Collection[str] = BY_NAME.keys()

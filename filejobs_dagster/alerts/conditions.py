@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.ledger.standing import dead_letters_of
+from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -229,7 +230,7 @@ def _kind_of(standing: Standing) -> Kind | None:
         return kind
     if any(_tripped(reading) for reading in _listed(last.detail, "breakers")):
         return "breaker"
-    if standing.job == "audit_verify" and _listed(last.detail, "findings"):
+    if BY_NAME[standing.job].read_only and _listed(last.detail, "findings"):
         return "findings"
     return kind
 

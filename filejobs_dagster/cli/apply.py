@@ -12,12 +12,12 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation, refuse
 from filejobs_dagster.cli.mirror import HOME_VARIABLE
 from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.jobs.storage_orphans.settings import JOB
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings import Loaded
 
-JOB = "storage_orphans"
 SCHEME = "s3://"
 
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,13 +15,12 @@ from rich.table import Table
 from filejobs_dagster.cli.words import NOTHING, moment
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.swept_days import SweptDays
     from filejobs_dagster.ledger.words import Mode
     from filejobs_dagster.orchestration.launching import Backfill
-    from filejobs_dagster.registry import RegisteredJob
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_FACTS = ("audit_seal", "audit_verify")
 
 
 def day_given(text: str, option: str) -> date:
@@ -40,12 +39,12 @@ def day_given(text: str, option: str) -> date:
     )
 
 
-def without_days(job: RegisteredJob) -> str:
+def without_days(job: Collector[Any, Any]) -> str:
     """Why a job has no days, and what to do instead."""
     why = (
         f"{job.name} states where things stand now: a statement about a day that is over would be "
         "a lie"
-        if job.name in _FACTS
+        if job.states_now
         else f"{job.name} has no days: each run looks at everything, so one run makes up for all "
         "that were missed"
     )

@@ -1,6 +1,7 @@
 """What a shell may complete beside commands and options: the names of jobs and examples of days.
 
-Called for each press of a key, so nothing is imported that takes time, and no file is read.
+Called for each press of a key: no more is imported than the declarations of jobs, which is neither
+Dagster nor a client of storage, and no file is read.
 """
 
 from __future__ import annotations

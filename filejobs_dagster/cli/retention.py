@@ -72,13 +72,13 @@ def retention(
       64  called wrongly
     """
     from filejobs_dagster.jobs.table_retention.policy import examined  # noqa: PLC0415
+    from filejobs_dagster.jobs.table_retention.settings import JOB, TableRetentionSettings  # noqa: PLC0415
     from filejobs_dagster.postgres.clock import database_now  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
-    from filejobs_dagster.settings import TableRetentionSettings  # noqa: PLC0415
 
     invocation = Invocation.of(context)
     settings = invocation.require()
-    job = settings.jobs.get("table_retention")
+    job = settings.jobs.get(JOB)
     if not isinstance(job, TableRetentionSettings):
         print_error("table_retention does not stand under `jobs:`; there are no rules to print.")
         raise typer.Exit(exits.FAILED)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from filejobs_dagster.audit.verify import Finding, Mode, Verification, VerifyPolicy
+    from filejobs_dagster.jobs.audit import Check
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
@@ -181,12 +182,10 @@ def _each(
 def _mode(
     database: Database, connection: Connection, *, incremental: bool, rolling: int | None
 ) -> Mode:
-    from filejobs_dagster.jobs.audit_verify import Check, Request, mode_for  # noqa: PLC0415
+    from filejobs_dagster.jobs.audit_verify import mode_for  # noqa: PLC0415
 
-    check: Check = "incremental" if incremental else "full"
-    if rolling is not None:
-        return mode_for(Request("rolling", parts=rolling), database, connection)
-    return mode_for(Request(check), database, connection)
+    check: Check = "incremental" if incremental else "full" if rolling is None else "rolling"
+    return mode_for(check, rolling or 1, database, connection)
 
 
 def _give_up(reason: str, invocation: Invocation) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.durations import parse_duration
 from filejobs_dagster.settings.section import nearest
 
@@ -69,7 +69,7 @@ def job_named(name: str, option: str) -> str:
     """
     if name not in BY_NAME:
         raise typer.BadParameter(
-            f"no job is called {name!r}; {nearest(name, JOB_NAMES)}", param_hint=option
+            f"no job is called {name!r}; {nearest(name, BY_NAME)}", param_hint=option
         )
     return name
 

@@ -72,7 +72,7 @@ def _deleting(entry: str, settings: Settings) -> dict[str, str]:
     return {
         name: job.mode
         for name, job in settings.jobs.items()
-        if BY_NAME[name].deletes_bytes and getattr(job, "bucket", None) in (None, entry)
+        if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] == entry
     }
 
 

@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.keys import UnusableKey
 from filejobs_dagster.audit.pins.store import PinStoreUnusable
 from filejobs_dagster.doctor.buckets import judged_clock
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.jobs.audit import JOBS
 from filejobs_dagster.jobs.audit_setup import origin_of, signers_of, store_of, trusted_of
 from filejobs_dagster.objects.errors import BucketUnavailable
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from filejobs_dagster.audit.keys import Ed25519Signer
     from filejobs_dagster.audit.pins.store import PinStore
+    from filejobs_dagster.collector import Collector
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import PlaceSettings, Settings
-
-JOBS = ("audit_seal", "audit_trim", "audit_verify")
-
-# What the three jobs do. SELECT … FOR UPDATE needs UPDATE as well.
-NEEDED: dict[str, tuple[tuple[str, str], ...]] = {
-    "audit_verify": tuple(
-        (table, "SELECT")
-        for table in (
-            "audit_event",
-            "audit_seal",
-            "audit_checkpoint",
-            "audit_restore",
-            "audit_hold",
-        )
-    ),
-    "audit_seal": (
-        ("audit_event", "SELECT"),
-        ("audit_seal", "SELECT"),
-        ("audit_seal", "INSERT"),
-        ("audit_checkpoint", "SELECT"),
-        ("audit_restore", "SELECT"),
-        ("audit_hold", "SELECT"),
-        ("audit_pin", "SELECT"),
-        ("audit_pin", "INSERT"),
-    ),
-    "audit_trim": (
-        ("audit_event", "SELECT"),
-        ("audit_event", "DELETE"),
-        ("audit_seal", "SELECT"),
-        ("audit_checkpoint", "SELECT"),
-        ("audit_checkpoint", "INSERT"),
-        ("audit_restore", "SELECT"),
-        ("audit_hold", "SELECT"),
-        ("audit_pin", "SELECT"),
-        ("audit_pin", "INSERT"),
-    ),
-}
 
 _LACKING = """
 SELECT DISTINCT format('%%s on %%s', privilege, name)
@@ -76,7 +41,7 @@ def check_audit(
         database: Whose clock decides.
         connection: An open connection to it, or None when it does not answer.
     """
-    asked = [job for job in JOBS if job in settings.jobs]
+    asked = [job for job in JOBS if job.name in settings.jobs]
     if not asked:
         yield warning(
             "audit",
@@ -93,26 +58,27 @@ def check_audit(
 
 
 def _privileges(
-    asked: list[str], database: Database, connection: Connection | None
+    asked: Sequence[Collector[Any, Any]], database: Database, connection: Connection | None
 ) -> Iterator[Finding]:
     if connection is None:
         yield skipped("audit privileges", "the database does not answer")
         return
-    pairs = [pair for job in asked for pair in NEEDED[job]]
+    pairs = [pair for job in asked for pair in job.privileges]
     with database.transaction(connection, read_only=True) as cursor:
         cursor.execute(
             _LACKING,
             {"tables": [one[0] for one in pairs], "privileges": [one[1] for one in pairs]},
         )
         lacking = [row[0] for row in cursor.fetchall()]
+    names = ", ".join(job.name for job in asked)
     if lacking:
         yield failed(
             "audit privileges",
-            f"for {', '.join(asked)} the role lacks {', '.join(lacking)}",
+            f"for {names} the role lacks {', '.join(lacking)}",
             "GRANT them to the role, as the owner of the tables",
         )
     else:
-        yield ok("audit privileges", f"the role may do what {', '.join(asked)} do")
+        yield ok("audit privileges", f"the role may do what {names} do")
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings, DerivedSettings
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.settings import DeletedFilesSettings, DerivedSettings, SourceSettings
+    from filejobs_dagster.settings import SourceSettings
 
     Cursor = psycopg.Cursor[Any]
 

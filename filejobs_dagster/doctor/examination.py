@@ -13,14 +13,11 @@ from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
-from filejobs_dagster.settings import (
-    DeletedFilesSettings,
-    MultipartUploadsSettings,
-    known_secrets,
-    reservation_source,
-)
+from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.settings import known_secrets
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Examination
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.settings import BucketSettings, Loaded, Settings
 
@@ -74,10 +71,7 @@ def _installation(
             )
         yield from _buckets(settings, database, connection, secrets, probe=probe)
         yield from _door(settings, database, connection, secrets)
-        yield from _reservations(settings, database, connection, secrets)
-        yield from _deleted_files(settings, database, connection, secrets)
-        yield from _multipart_uploads(settings, secrets)
-        yield from _retention(settings, database, connection, secrets)
+        yield from _jobs(settings, database, connection, secrets)
         yield from _audit(settings, database, connection, secrets)
 
 
@@ -146,82 +140,26 @@ def _door(
     yield from _each("door", lambda: check_door(settings, database, reached), secrets)
 
 
-def _reservations(
+def _jobs(
     settings: Settings,
     database: Database,
     connection: Connection | None,
     secrets: tuple[str, ...],
 ) -> Iterator[Finding]:
-    source = reservation_source(settings)
-    if source is None:
-        return
-    if connection is None:
-        yield skipped(f"reservations {source.name}", "the database does not answer")
-        return
-    # The parser of SQL takes a tenth of a second that other settings should not wait for.
-    from filejobs_dagster.doctor.reservations import check_reservation_source  # noqa: PLC0415
+    """What each job of the settings declares to be looked at."""
+    for name, configured in settings.jobs.items():
+        declared = BY_NAME[name].examine
+        examination = None if declared is None else declared(settings, configured)
+        if examination is None:
+            continue
+        if connection is None and examination.needs_database:
+            yield skipped(examination.name, "the database does not answer")
+            continue
 
-    _, bucket = settings.bucket_of("upload_reservations")
-    yield from _each(
-        f"reservations {source.name}",
-        lambda: check_reservation_source(source, bucket.sources, database, connection),
-        secrets,
-    )
+        def look(one: Examination = examination) -> Iterable[Finding]:
+            return one.look(database, connection)
 
-
-def _retention(
-    settings: Settings,
-    database: Database,
-    connection: Connection | None,
-    secrets: tuple[str, ...],
-) -> Iterator[Finding]:
-    from filejobs_dagster.settings import TableRetentionSettings  # noqa: PLC0415
-
-    job = settings.jobs.get("table_retention")
-    if not isinstance(job, TableRetentionSettings):
-        return
-    if connection is None:
-        yield skipped("retention", "the database does not answer")
-        return
-    from filejobs_dagster.doctor.retention import check_retention  # noqa: PLC0415
-
-    yield from _each("retention", lambda: check_retention(job, database, connection), secrets)
-
-
-def _deleted_files(
-    settings: Settings,
-    database: Database,
-    connection: Connection | None,
-    secrets: tuple[str, ...],
-) -> Iterator[Finding]:
-    job = settings.jobs.get("deleted_files")
-    if not isinstance(job, DeletedFilesSettings):
-        return
-    if connection is None:
-        yield skipped("deleted_files", "the database does not answer")
-        return
-    from filejobs_dagster.doctor.deleted_files import check_deleted_files  # noqa: PLC0415 (sqlglot)
-
-    _, bucket = settings.bucket_of("deleted_files")
-    yield from _each(
-        "deleted_files",
-        lambda: check_deleted_files(job, bucket.sources, database, connection),
-        secrets,
-    )
-
-
-def _multipart_uploads(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
-    job = settings.jobs.get("multipart_uploads")
-    if not isinstance(job, MultipartUploadsSettings):
-        return
-    from filejobs_dagster.doctor.multipart_uploads import (  # noqa: PLC0415 (boto3)
-        check_multipart_uploads,
-    )
-
-    entry, bucket = settings.bucket_of("multipart_uploads")
-    yield from _each(
-        f"multipart_uploads {entry}", lambda: check_multipart_uploads(job, entry, bucket), secrets
-    )
+        yield from _each(examination.name, look, secrets)
 
 
 def _audit(

@@ -14,7 +14,8 @@ from filejobs_dagster.objects.prefixes import apart
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from filejobs_dagster.settings import BucketSettings, MultipartUploadsSettings
+    from filejobs_dagster.jobs.multipart_uploads.settings import MultipartUploadsSettings
+    from filejobs_dagster.settings import BucketSettings
 
 
 def check_multipart_uploads(

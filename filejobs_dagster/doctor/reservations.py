@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.settings import ReservationSourceSettings, SourceSettings
+    from filejobs_dagster.settings import SourceSettings
 
 LARGE_ROWS = 10_000
 LARGE_BYTES = 8 * 1024 * 1024

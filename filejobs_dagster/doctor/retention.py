@@ -10,8 +10,8 @@ from filejobs_dagster.jobs.table_retention.policy import Examined, examined
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.settings import TableRetentionSettings
 
 MOST_COUNTED = 1000
 """A look is no count: from here on it says that there are more."""

@@ -27,9 +27,9 @@ from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.postgres.primary import ServerState, server_state
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.registry import Touch
 
 UNTOUCHED = "Nothing was touched."
 

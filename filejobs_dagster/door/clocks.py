@@ -31,8 +31,8 @@ from filejobs_dagster.registry import JOB_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
-    from filejobs_dagster.registry import Touch
 
 MOST_APART = timedelta(minutes=5)
 """How far two clocks may be apart."""

@@ -12,8 +12,8 @@ from filejobs_dagster.door.guard import Guard, Refusal
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
-    from filejobs_dagster.registry import Touch
 
 DURABLE = ("on", "remote_apply")
 """Values of `synchronous_commit` with which no commit is reported before it is safe."""

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.registry import RegisteredJob
     from filejobs_dagster.settings import Settings
 
 WOULD_BE_REFUSED = "would be refused"
@@ -53,7 +53,7 @@ class Door:
 
     def __init__(
         self,
-        job: RegisteredJob,
+        job: Collector[Any, Any],
         settings: Settings,
         client: S3Client | None = None,
         *,

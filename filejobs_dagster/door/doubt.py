@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
-    from filejobs_dagster.registry import Touch
     from filejobs_dagster.settings import BucketSettings
 
 _REMEMBER = """

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.belonging import Watch
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.registry import Touch
     from filejobs_dagster.settings import BucketSettings, Settings
 
 

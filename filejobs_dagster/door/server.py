@@ -23,10 +23,10 @@ from filejobs_dagster.postgres.locks import Lease, LockTaken
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
     from filejobs_dagster.door.sides import Place, Row
     from filejobs_dagster.objects.manner import Abilities, ConditionalDelete
-    from filejobs_dagster.registry import Touch
 
 TRIED_AGAIN_AFTER = timedelta(days=90)
 """A server changes without a word: an update, another proxy in front of it."""

@@ -13,8 +13,8 @@ from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
-    from filejobs_dagster.registry import Touch
 
 MOST_LOOKED_FOR = 100
 """Entries of `protect`: each takes a request or two."""

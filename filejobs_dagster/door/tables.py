@@ -13,8 +13,8 @@ from filejobs_dagster.postgres.inventory import changes, told
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding_in
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
-    from filejobs_dagster.registry import Touch
 
 
 class Tables(Guard):

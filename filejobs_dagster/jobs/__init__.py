@@ -1,1 +1,1 @@
-"""The collectors: one module per job, plain Python without Dagster."""
+"""The collectors: a declaration each, plain Python without Dagster. See docs/adding-a-job.md."""

@@ -9,8 +9,6 @@ neither a seal nor a pin.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.seal import SealPolicy, seal_chain
@@ -26,24 +24,16 @@ from filejobs_dagster.jobs.audit_troubles import (
 from filejobs_dagster.ledger.outcome import Outcome
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from filejobs_dagster.audit.seal import Sealed
+    from filejobs_dagster.jobs.audit import SealRequest
     from filejobs_dagster.jobs.context import RunContext
 
 JOB = "audit_seal"
 
 
-@dataclass(frozen=True)
-class Request:
-    """Limits of one run.
-
-    Attributes:
-        max_runtime: No further chain is begun after this; then the run fails.
-    """
-
-    max_runtime: timedelta = timedelta(minutes=30)
-
-
-def run(context: RunContext, request: Request, policy: SealPolicy) -> Outcome:
+def run(context: RunContext, request: SealRequest, policy: SealPolicy) -> Outcome:
     """Seal every chain, or in a dry run say what would be sealed.
 
     Args:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.trim import Batch, TrimPlan, TrimPolicy, trim_chain
@@ -31,27 +30,13 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.jobs.audit import TrimRequest
     from filejobs_dagster.jobs.context import RunContext
 
 JOB = "audit_trim"
 
 
-@dataclass(frozen=True)
-class Request:
-    """Limits of one run.
-
-    Attributes:
-        limit: Most events to remove, over all chains.
-        batch_size: Events in one transaction.
-        max_runtime: No further batch is begun after this.
-    """
-
-    limit: int = 1_000_000
-    batch_size: int = 10_000
-    max_runtime: timedelta = timedelta(minutes=30)
-
-
-def run(context: RunContext, request: Request, policy: TrimPolicy) -> Outcome:
+def run(context: RunContext, request: TrimRequest, policy: TrimPolicy) -> Outcome:
     """Trim every chain, or in a dry run say what would go.
 
     Args:
@@ -110,7 +95,7 @@ class _Trimming:
     """A run at work."""
 
     context: RunContext
-    request: Request
+    request: TrimRequest
     policy: TrimPolicy
     about: dict[str, Any]
     works: list[_Work] = field(default_factory=list)

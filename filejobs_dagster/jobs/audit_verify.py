@@ -9,9 +9,7 @@ pin is `unprotected`, never verified.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.verify import (
     Full,
@@ -34,31 +32,17 @@ from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from filejobs_dagster.audit.verify import Mode, Verification
+    from filejobs_dagster.jobs.audit import Check, VerifyRequest
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.postgres.connect import Connection, Database
 
 JOB = "audit_verify"
 
-Check = Literal["full", "incremental", "rolling"]
 
-
-@dataclass(frozen=True)
-class Request:
-    """What one run computes again.
-
-    Attributes:
-        check: All events, those behind the newest pin, or those and the part of the day.
-        parts: In how many parts a rolling check takes what is sealed.
-        max_runtime: No further chain is begun after this; then the run fails.
-    """
-
-    check: Check = "full"
-    parts: int = 7
-    max_runtime: timedelta = timedelta(minutes=30)
-
-
-def run(context: RunContext, request: Request, policy: VerifyPolicy) -> Outcome:
+def run(context: RunContext, request: VerifyRequest, policy: VerifyPolicy) -> Outcome:
     """Verify every chain that the database or the pins know.
 
     Args:
@@ -76,7 +60,7 @@ def run(context: RunContext, request: Request, policy: VerifyPolicy) -> Outcome:
     with teaching():
         chains = known_chains(context.database, context.connection, policy)
         about = where_pins_are(policy)
-    mode = mode_for(request, context.database, context.connection)
+    mode = mode_for(request.check, request.parts, context.database, context.connection)
     verifying = _Verifying(context, policy, mode, {"check": str(mode), **about})
     for place, chain in enumerate(chains):
         if time.monotonic() >= ends_at:
@@ -86,25 +70,14 @@ def run(context: RunContext, request: Request, policy: VerifyPolicy) -> Outcome:
     return verifying.outcome()
 
 
-def mode_for(request: Request, database: Database, connection: Connection) -> Mode:
+def mode_for(check: Check, parts: int, database: Database, connection: Connection) -> Mode:
     """What is computed again; a rolling check takes the part of the database's day."""
-    if request.check == "full":
+    if check == "full":
         return Full()
-    if request.check == "incremental":
+    if check == "incremental":
         return Incremental()
     with database.transaction(connection, read_only=True) as cursor:
-        return Rolling(request.parts, part_of_day(database_now(cursor), request.parts))
-
-
-def check_named(name: str) -> Check:
-    """The check of that name.
-
-    Raises:
-        ValueError: There is none.
-    """
-    if name not in get_args(Check):
-        raise ValueError(f"check is {name!r}; it can be {', '.join(get_args(Check))}")
-    return cast("Check", name)
+        return Rolling(parts, part_of_day(database_now(cursor), parts))
 
 
 class _Verifying:

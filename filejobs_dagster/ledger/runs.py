@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.ledger.outcome import readable_detail
 from filejobs_dagster.ledger.words import StartedBy
-from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -140,7 +140,7 @@ def newest_runs(
     cursor.execute(
         _NEWEST,
         {
-            "jobs": list(JOB_NAMES) if job is None else [job],
+            "jobs": list(BY_NAME) if job is None else [job],
             "installation": installation,
             "mode": mode,
             "failed": failed,

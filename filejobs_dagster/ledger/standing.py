@@ -18,7 +18,7 @@ from dateutil.parser import isoparse
 
 from filejobs_dagster.ledger.words import AHEAD, StartedBy
 from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,11 +222,11 @@ def standings(
     Raises:
         ValueError: One of them is no job of the registry, so nobody would hear of it.
     """
-    unknown = sorted({expectation.job for expectation in expected} - set(JOB_NAMES))
+    unknown = sorted({expectation.job for expectation in expected} - set(BY_NAME))
     if unknown:
-        raise ValueError(f"No such job: {', '.join(unknown)}. Jobs: {', '.join(JOB_NAMES)}.")
+        raise ValueError(f"No such job: {', '.join(unknown)}. Jobs: {', '.join(BY_NAME)}.")
     by_job = {expectation.job: expectation for expectation in expected}
-    asked = [by_job.get(job, Expectation(job)) for job in JOB_NAMES]
+    asked = [by_job.get(job, Expectation(job)) for job in BY_NAME]
     cursor.execute("SELECT clock_timestamp()")
     now: datetime = one(cursor)[0]
     cursor.execute(

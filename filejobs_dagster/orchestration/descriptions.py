@@ -4,14 +4,16 @@ Read as the operator's settings stand when the code location is loaded.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
-from filejobs_dagster.registry import BY_NAME, RegisteredJob
+from filejobs_dagster.collector import Collector
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import JobSettings, Loaded
 
 
-def job_description(loaded: Loaded, registered: RegisteredJob) -> str:
+def job_description(loaded: Loaded, collector: Collector[Any, Any]) -> str:
     """Markdown: the summary first, since lists show nothing else."""
-    return "\n\n".join([registered.summary, *_paragraphs(loaded, registered)])
+    return "\n\n".join([collector.summary, *_paragraphs(loaded, collector)])
 
 
 def owners_of(loaded: Loaded, job: str) -> list[str]:
@@ -22,9 +24,9 @@ def owners_of(loaded: Loaded, job: str) -> list[str]:
 
 def kinds_of(job: str) -> set[str]:
     """What the job works on, for the icons of the catalog."""
-    if job == "run_history":
-        return {"dagster"}
-    return {"postgres", "s3"} if BY_NAME[job].deletes_bytes else {"postgres"}
+    collector = BY_NAME[job]
+    follows = {"postgres", "s3"} if collector.deletes_bytes else {"postgres"}
+    return set(collector.works_on) or follows
 
 
 def mode_in_words(loaded: Loaded, job: str) -> str:
@@ -48,12 +50,12 @@ def _configured(loaded: Loaded, job: str) -> JobSettings | None:
     return None if loaded.settings is None else loaded.settings.jobs.get(job)
 
 
-def _paragraphs(loaded: Loaded, registered: RegisteredJob) -> Iterator[str]:
-    yield f"**As it stands:** {mode_in_words(loaded, registered.name)}"
-    if registered.read_only:
+def _paragraphs(loaded: Loaded, collector: Collector[Any, Any]) -> Iterator[str]:
+    yield f"**As it stands:** {mode_in_words(loaded, collector.name)}"
+    if collector.read_only:
         yield "What it finds fails the run. The catalog plots what each run found."
         return
-    if registered.partitioned:
+    if collector.partitioned:
         yield (
             "Leave *Partition* empty to take everything that is due; a day takes what became due "
             "on that day only. The Partitions tab shows the days on which a live run left nothing. "

@@ -5,20 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from filejobs_dagster.collector import Collector, Resources
 from filejobs_dagster.door.door import Door
-from filejobs_dagster.jobs.lifecycle import Body, NotRecorded, Ticket, conduct
+from filejobs_dagster.jobs.context import RunContext
+from filejobs_dagster.jobs.lifecycle import NotRecorded, Ticket, conduct
 from filejobs_dagster.jobs.mode import ModeDecision, UnknownMode, decide_mode
+from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.attribution import started_by
 from filejobs_dagster.orchestration.config import CollectorConfig
+from filejobs_dagster.orchestration.history import DagsterHistory
 from filejobs_dagster.orchestration.resources import resource_key
 from filejobs_dagster.orchestration.retries import never_livelier, refuse_retry_of_cancelled
 from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
 
 if TYPE_CHECKING:
@@ -51,20 +54,27 @@ def execute(
     context: dg.OpExecutionContext,
     settings: Settings,
     config: CollectorConfig,
-    job: str,
-    body: Body,
+    collector: Collector[Any, Any],
 ) -> None:
     """Run a job within its life cycle, show what it found, and fail when it failed.
 
     Raises:
         dagster.Failure: The job failed, was refused, or could not be recorded.
     """
-    secrets = known_secrets(settings)
+    secrets, job = known_secrets(settings), collector.name
     _refuse_mistakes(config, job)
-    door = Door(BY_NAME[job], settings, bucket_client(context, settings, job))
+    client = bucket_client(context, settings, collector)
+    door = Door(collector, settings, client)
     refuse_retry_of_cancelled(context)
+    request = config.request(collector, settings.jobs[job])
+    history = DagsterHistory(context.instance, settings.installation, secrets)
+    has = Resources(settings, client, history)
+
+    def body(run: RunContext) -> Outcome:
+        return collector.run(run, request, has)
+
     try:
-        ticket = _ticket(context, settings, config, job)
+        ticket = _ticket(context, settings, config, collector)
         _tag(context, config, ticket)
         outcome = conduct(ticket, Database.of(settings.database), body, context.log, door=door)
     except UnknownMode as error:
@@ -84,12 +94,12 @@ def execute(
 
 
 def bucket_client(
-    context: dg.OpExecutionContext, settings: Settings, job: str
+    context: dg.OpExecutionContext, settings: Settings, collector: Collector[Any, Any]
 ) -> "S3Client | None":
     """The client of the bucket that a job deletes from; None for a job that deletes no bytes."""
-    if not BY_NAME[job].deletes_bytes:
+    if not collector.deletes_bytes:
         return None
-    entry, _ = settings.bucket_of(job)
+    entry, _ = settings.bucket_of(collector.name)
     client: S3Client = getattr(context.resources, resource_key(entry))
     return client
 
@@ -118,7 +128,10 @@ def _tag(context: dg.OpExecutionContext, config: CollectorConfig, ticket: Ticket
 
 
 def _ticket(
-    context: dg.OpExecutionContext, settings: Settings, config: CollectorConfig, job: str
+    context: dg.OpExecutionContext,
+    settings: Settings,
+    config: CollectorConfig,
+    collector: Collector[Any, Any],
 ) -> Ticket:
     decision = decide_mode(
         allow_live=settings.allow_live,
@@ -126,14 +139,14 @@ def _ticket(
         tag=context.run.tags.get(tags.MODE),
     )
     decision = never_livelier(context.run, decision)
-    if BY_NAME[job].read_only and decision.mode == "live":
-        decision = ModeDecision("dry", f"{job} changes nothing, so it has no live runs")
+    if collector.read_only and decision.mode == "live":
+        decision = ModeDecision("dry", f"{collector.name} changes nothing, so it has no live runs")
     if decision.reason is not None:
         context.log.warning("This run is %s: %s.", decision.mode, decision.reason)
     identity = RunIdentity(
         run_id=context.run_id,
         installation=settings.installation,
-        job=job,
+        job=collector.name,
         mode=decision.mode,
         trigger=tags.trigger_of(context.run.tags),
         holder=tags.holder(),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.prove.collector import new_run
 from filejobs_dagster.prove.evidence import NotShown
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.settings.orphans import BreakersSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ def sweep(
                 gate=Gate(store.client, bucket, references),
                 references=references,
             )
-            request = storage_orphans.Request(
+            request = storage_orphans.Request.model_construct(
                 confirm_after=timedelta(0), breakers=_ALL_MAY_GO, parts=1
             )
             return storage_orphans.run(context, request, storage)

@@ -92,7 +92,7 @@ def _here(statements: list[str]) -> NoReturn:
 
 def _bytes_first(database: Database, store: Store) -> None:
     """The careless order: the object goes inside the transaction that removes the row."""
-    from filejobs_dagster.jobs.upload_reservations import (  # noqa: PLC0415
+    from filejobs_dagster.jobs.upload_reservations.statements import (  # noqa: PLC0415
         BEGINNING,
         CANDIDATES,
         CLAIM,

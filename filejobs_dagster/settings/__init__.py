@@ -9,23 +9,7 @@ from filejobs_dagster.settings.alerts import (
 )
 from filejobs_dagster.settings.audit import AuditSettings, PlaceSettings, PublicKeySettings
 from filejobs_dagster.settings.durations import Duration, format_duration, parse_duration
-from filejobs_dagster.settings.jobs import (
-    AuditSealSettings,
-    AuditTrimSettings,
-    AuditVerifySettings,
-    ChildTableSettings,
-    DeletedFilesSettings,
-    DerivedSettings,
-    JobSettings,
-    MultipartUploadsSettings,
-    ReservationSourceSettings,
-    RetentionRuleSettings,
-    RunHistorySettings,
-    StorageOrphansSettings,
-    TableRetentionSettings,
-    UploadCleanupSettings,
-    UploadReservationsSettings,
-)
+from filejobs_dagster.settings.job import JobSettings
 from filejobs_dagster.settings.known import alert_secrets, database_secrets, known_secrets
 from filejobs_dagster.settings.load import (
     ALLOW_LIVE_VARIABLE,
@@ -35,8 +19,7 @@ from filejobs_dagster.settings.load import (
     load_settings,
     read_settings,
 )
-from filejobs_dagster.settings.model import DatabaseSettings, Settings, reservation_source
-from filejobs_dagster.settings.orphans import BreakersSettings, ReportSettings
+from filejobs_dagster.settings.model import DatabaseSettings, Settings
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Problem, SettingsError
 from filejobs_dagster.settings.rules import RewriteSettings, TransformSettings
@@ -51,43 +34,27 @@ __all__ = [
     "PATH_VARIABLE",
     "UNREADABLE_INSTALLATION",
     "AlertsSettings",
-    "AuditSealSettings",
     "AuditSettings",
-    "AuditTrimSettings",
-    "AuditVerifySettings",
-    "BreakersSettings",
     "BucketSettings",
-    "ChildTableSettings",
     "DatabaseSettings",
-    "DeletedFilesSettings",
-    "DerivedSettings",
     "DestinationSettings",
     "Duration",
     "HeartbeatSettings",
     "JobSettings",
     "Loaded",
-    "MultipartUploadsSettings",
     "OtherDatabase",
     "PlaceSettings",
     "Problem",
     "PublicKeySettings",
-    "ReportSettings",
-    "ReservationSourceSettings",
-    "RetentionRuleSettings",
     "RewriteSettings",
-    "RunHistorySettings",
     "Salvaged",
     "Secret",
     "Settings",
     "SettingsError",
     "SourceSettings",
-    "StorageOrphansSettings",
-    "TableRetentionSettings",
     "TokenSettings",
     "TransformSettings",
     "TriggerSettings",
-    "UploadCleanupSettings",
-    "UploadReservationsSettings",
     "alert_secrets",
     "database_secrets",
     "format_duration",
@@ -97,7 +64,6 @@ __all__ = [
     "parse_duration",
     "read_settings",
     "recalled",
-    "reservation_source",
     "salvage",
     "settings_json_schema",
 ]

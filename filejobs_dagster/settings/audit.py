@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from filejobs_dagster.audit.origin import Origin
-from filejobs_dagster.settings.cron import shortest_pause
-from filejobs_dagster.settings.durations import Duration, Wait, duration_in, format_duration
+from filejobs_dagster.settings.durations import Duration, Wait, duration_in
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section, nearest
@@ -71,6 +70,10 @@ PublicKey = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^[^\\s+]+\\+[0-9a-f]{8}\\+[A-Za-z0-9+/]+=*$"}),
 ]
 """An Ed25519 key in the form of signed notes: `name+id+key`."""
+
+
+RollingParts = Annotated[StrictInt, Field(ge=1, le=366)]
+"""In how many parts a rolling check takes what is sealed; one part a day."""
 
 
 class PublicKeySettings(Section):
@@ -221,10 +224,8 @@ class AuditSettings(Section):
         "JSON. Without it they are gone.",
         examples=[{"bucket": "pins", "prefix": "archive/"}],
     )
-    rolling: StrictInt = Field(
+    rolling: RollingParts = Field(
         default=7,
-        ge=1,
-        le=366,
         description="In how many parts a rolling check takes what is sealed: one part a day, so "
         "that everything is computed again in that many days.",
         examples=[7],
@@ -241,6 +242,13 @@ class AuditSettings(Section):
                 mistake(
                     "it says where signatures begin, and without public_keys none is checked",
                     "write public_keys, or leave it out",
+                ),
+            )
+        if duration_in(said.get("max_pin_age")) is not None and said.get("pins") is None:
+            yield (
+                ("max_pin_age",),
+                mistake(
+                    "it says how old a pin may be, and pins names no place", "write audit.pins"
                 ),
             )
         yield from _locked_too_short(said)
@@ -260,62 +268,16 @@ class AuditSettings(Section):
 
 
 def problems_of_audit(
-    audit: Mapping[str, Any],
-    jobs: Mapping[str, Mapping[str, Any]],
-    buckets: Mapping[str, Mapping[str, Any]],
+    audit: Mapping[str, Any], buckets: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Found]:
-    """Find what `audit`, `jobs` and `buckets` say against each other.
+    """Find what `audit` and `buckets` say against each other.
 
     Args:
         audit: The section as the file has it, empty where there is none.
-        jobs: The jobs as the file has them.
         buckets: The entries as the file has them.
     """
     for key in ("pins", "archive"):
         yield from _place_among_files(key, audit, buckets)
-    yield from _older_than_pins_get(audit, jobs.get("audit_seal", {}))
-    if "audit_trim" not in jobs:
-        return
-    if audit.get("retention") is None:
-        yield (
-            ("audit", "retention"),
-            mistake(
-                "it is missing, and audit_trim removes events that are older",
-                "write how long an event is kept, with a unit, such as 400d",
-            ),
-        )
-    if audit.get("pins") is None:
-        yield (
-            ("audit", "pins"),
-            mistake(
-                "it is missing, and audit_trim removes only what a copy outside of the database "
-                "covers",
-                "write bucket and prefix, or a folder to try it out",
-            ),
-        )
-
-
-def _older_than_pins_get(audit: Mapping[str, Any], seal: Mapping[str, Any]) -> Iterator[Found]:
-    """Find an age of pins that finds nothing, or that each pin reaches before the next is made."""
-    most = duration_in(audit.get("max_pin_age"))
-    if most is None:
-        return
-    if audit.get("pins") is None:
-        yield (
-            ("audit", "max_pin_age"),
-            mistake("it says how old a pin may be, and pins names no place", "write audit.pins"),
-        )
-        return
-    between_runs = shortest_pause(seal.get("schedule"))
-    if between_runs is not None and most < between_runs:
-        yield (
-            ("audit", "max_pin_age"),
-            mistake(
-                f"it is {format_duration(most)}, and audit_seal makes a pin every "
-                f"{format_duration(between_runs)}: sealing would read stopped in between",
-                f"write more than {format_duration(between_runs)}",
-            ),
-        )
 
 
 def _place_among_files(

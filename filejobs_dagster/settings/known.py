@@ -6,8 +6,6 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from filejobs_dagster.settings.jobs import UploadReservationsSettings
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -71,9 +69,7 @@ def _addresses(settings: Settings) -> Iterator[Secret]:
             if source.read_from is not None:
                 yield source.read_from.url
     for job in settings.jobs.values():
-        own_tables = job.source if isinstance(job, UploadReservationsSettings) else None
-        if own_tables is not None and own_tables.database is not None:
-            yield own_tables.database.url
+        yield from job.addresses()
 
 
 def _parts(url: str) -> Iterator[str]:

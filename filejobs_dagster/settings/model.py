@@ -17,16 +17,11 @@ from pydantic import (
     ValidationInfo,
 )
 
-from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
 from filejobs_dagster.settings.durations import Wait
-from filejobs_dagster.settings.jobs import (
-    JobSettings,
-    ReservationSourceSettings,
-    UploadReservationsSettings,
-    model_of,
-)
+from filejobs_dagster.settings.job import Around, JobSettings
 from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import (
@@ -38,7 +33,7 @@ from filejobs_dagster.settings.section import (
     nearest,
     part,
 )
-from filejobs_dagster.settings.storage import BucketSettings, overlaps_between, owner_of
+from filejobs_dagster.settings.storage import BucketSettings, overlaps_between
 from filejobs_dagster.settings.trigger import TriggerSettings
 from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
 
@@ -109,10 +104,10 @@ def _jobs(said: Any, info: ValidationInfo) -> dict[str, JobSettings]:
     found: list[Found] = []
     for name, job in said.items():
         if name not in BY_NAME:
-            found.append(((name,), mistake("no job has this name", nearest(name, JOB_NAMES))))
+            found.append(((name,), mistake("no job has this name", nearest(name, BY_NAME))))
             continue
         try:
-            jobs[name] = model_of(name).model_validate(job, context=info.context)
+            jobs[name] = BY_NAME[name].settings.model_validate(job, context=info.context)
         except ValidationError as error:
             found.extend(((name, *path), words) for path, words in mistakes_in(error))
     if found:
@@ -201,10 +196,9 @@ class Settings(Section):
             yield from _without_bucket(jobs)
         else:
             yield from _unknown_bucket(jobs, buckets)
-            yield from _unreferenced_table(jobs, buckets)
-            yield from _unreferenced_derived(jobs, buckets)
-            yield from _report_among_files(jobs, buckets)
-        yield from problems_of_audit(_part_of_audit(said), jobs, buckets)
+        audit = _entries({"audit": said.get("audit")}).get("audit", {})
+        yield from problems_of_audit(audit, buckets)
+        yield from _beside(jobs, buckets, audit)
         yield from _unstartable(said.get("trigger"), jobs)
 
     def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
@@ -228,16 +222,6 @@ class Settings(Section):
                 path, "it names no bucket", f"name one of {', '.join(self.buckets) or 'buckets'}"
             )
         return named, self.buckets[named]
-
-
-def reservation_source(settings: Settings) -> ReservationSourceSettings | None:
-    """The operator's table of reservations, or None where it is the project's table `file`."""
-    job = settings.jobs.get("upload_reservations")
-    return job.source if isinstance(job, UploadReservationsSettings) else None
-
-
-def _part_of_audit(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _entries({"audit": said.get("audit")}).get("audit", {})
 
 
 def _no_bucket(path: str, found: str, expected: str) -> SettingsError:
@@ -273,7 +257,7 @@ def _unknown_bucket(
     jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Any]
 ) -> Iterator[Found]:
     for name, job in jobs.items():
-        if "bucket" not in model_of(name).model_fields:
+        if name not in BY_NAME or "bucket" not in BY_NAME[name].settings.model_fields:
             continue
         named = job.get("bucket")
         if named is None and len(buckets) > 1:
@@ -321,65 +305,14 @@ def _owns_nothing(buckets: Mapping[str, Any], entry: Any) -> bool:
     )
 
 
-def _report_among_files(
-    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Mapping[str, Any]]
+def _beside(
+    jobs: Mapping[str, Mapping[str, Any]],
+    buckets: Mapping[str, Mapping[str, Any]],
+    audit: Mapping[str, Any],
 ) -> Iterator[Found]:
-    """Find a report's prefix inside what is owned: a later run would take the report away."""
+    """Ask each job what it and the rest of the file say against each other."""
     for name, job in jobs.items():
-        report = _entries({"report_to": job.get("report_to")}).get("report_to", {})
-        prefix = report.get("prefix")
-        entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
-        if isinstance(prefix, str) and isinstance(entry, str) and entry in buckets:
-            owner = owner_of(prefix, entry, buckets)
-            if owner is not None:
-                yield (
-                    ("jobs", name, "report_to", "prefix"),
-                    mistake(
-                        f"{shown(prefix)} lies inside {owner}, where things are deleted",
-                        "write a prefix outside of everything owned, or a folder",
-                    ),
-                )
-
-
-def _unreferenced_table(
-    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Found]:
-    """Find a table of reservations in a database that no source of its bucket is asked in."""
-    job = jobs.get("upload_reservations", {})
-    table = part(job, "source")
-    entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
-    if table is None or not isinstance(entry, str) or entry not in buckets:
-        return
-    sources = buckets[entry].get("sources")
-    places = [part(one, "database") for one in items(sources)]
-    if part(table, "database") not in places:
-        yield (
-            ("jobs", "upload_reservations", "source"),
-            mistake(
-                f"buckets.{entry}.sources has no query in the same database, so the gate would not "
-                "know which keys the table still names",
-                "add a source whose query returns the key of every row that still needs its "
-                "object, with the same `database`",
-            ),
-        )
-
-
-def _unreferenced_derived(
-    jobs: Mapping[str, Mapping[str, Any]], buckets: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Found]:
-    """Find derived objects of a bucket that has no source in the project's own database."""
-    job = jobs.get("deleted_files", {})
-    entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
-    if not job.get("derived") or not isinstance(entry, str) or entry not in buckets:
-        return
-    sources = buckets[entry].get("sources")
-    if any(part(one, "database") is None for one in items(sources)):
-        return
-    yield (
-        ("jobs", "deleted_files", "derived"),
-        mistake(
-            f"buckets.{entry}.sources has no query in the project's own database, so the gate "
-            "would not know which keys the derived rows of other files still name",
-            "add a source whose query returns every key of the same table",
-        ),
-    )
+        if name in BY_NAME:
+            entry = job.get("bucket") or (next(iter(buckets)) if len(buckets) == 1 else None)
+            known = entry if isinstance(entry, str) and entry in buckets else None
+            yield from BY_NAME[name].settings.beside(job, Around(known, buckets, audit))

@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings.durations import format_duration
-from filejobs_dagster.settings.jobs import JobSettings, model_of
+from filejobs_dagster.settings.job import JobSettings
 from filejobs_dagster.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def settings_json_schema() -> dict[str, Any]:
     It knows keys, types, bounds and the names of the jobs. What needs more than one place of the
     file, such as prefixes that overlap, only loading the file can tell.
     """
-    models: list[type[Section]] = [Settings, *dict.fromkeys(model_of(job.name) for job in JOBS)]
+    models: list[type[Section]] = [Settings, *dict.fromkeys(job.settings for job in JOBS)]
     _, shared = models_json_schema(
         [(model, "validation") for model in models],
         ref_template="#/$defs/{model}",
@@ -61,7 +61,7 @@ def settings_json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             job.name: {
-                "$ref": f"#/$defs/{model_of(job.name).__name__}",
+                "$ref": f"#/$defs/{job.settings.__name__}",
                 "description": job.summary,
             }
             for job in JOBS

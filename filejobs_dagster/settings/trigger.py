@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
-from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section, nearest
@@ -64,8 +64,8 @@ class TokenSettings(Section):
         """Look at whether the jobs exist."""
         jobs = said.get("jobs")
         for place, job in enumerate(jobs if isinstance(jobs, list) else []):
-            if isinstance(job, str) and job.strip() and job not in JOB_NAMES:
-                yield ("jobs", place), mistake("no job has this name", nearest(job, JOB_NAMES))
+            if isinstance(job, str) and job.strip() and job not in BY_NAME:
+                yield ("jobs", place), mistake("no job has this name", nearest(job, BY_NAME))
         if jobs == []:
             yield (
                 ("jobs",),

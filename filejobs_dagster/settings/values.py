@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,25 +37,33 @@ _FIRST_DAY = date(2000, 1, 1)
 _IDENTIFIER = r"[a-z_][a-z0-9_]{0,62}"
 
 
-def between(floor: timedelta, ceiling: timedelta = CEILING) -> AfterValidator:
-    """Bound a duration, both ends included; the message names the field and the bound."""
+@dataclass(frozen=True)
+class Bounds:
+    """The shortest and the longest that a duration may be, both included."""
 
-    def check(value: timedelta, info: ValidationInfo) -> timedelta:
-        if value < floor:
+    least: timedelta
+    most: timedelta
+
+    def __call__(self, value: timedelta, info: ValidationInfo) -> timedelta:
+        """Refuse what is outside; the message names the field and the bound."""
+        if value < self.least:
             raise mistake(
-                f"{info.field_name} is under the floor of {format_duration_in_hours(floor)}: "
+                f"{info.field_name} is under the floor of {format_duration_in_hours(self.least)}: "
                 f"{format_duration(value)}",
-                f"write {format_duration_in_hours(floor)} or more",
+                f"write {format_duration_in_hours(self.least)} or more",
             )
-        if value > ceiling:
+        if value > self.most:
             raise mistake(
-                f"{info.field_name} is over the ceiling of {format_duration_in_hours(ceiling)}: "
+                f"{info.field_name} is over the ceiling of {format_duration_in_hours(self.most)}: "
                 f"{format_duration(value)}",
-                f"write {format_duration_in_hours(ceiling)} or less",
+                f"write {format_duration_in_hours(self.most)} or less",
             )
         return value
 
-    return AfterValidator(check)
+
+def between(floor: timedelta, ceiling: timedelta = CEILING) -> AfterValidator:
+    """Bound a duration, both ends included."""
+    return AfterValidator(Bounds(floor, ceiling))
 
 
 def format_duration_in_hours(bound: timedelta) -> str:

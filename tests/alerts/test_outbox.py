@@ -38,7 +38,7 @@ def test_what_begins_is_said_once_and_not_again_while_it_lasts(watch: Watch) -> 
 def test_two_dozen_failures_are_one_message_about_how_things_stand(watch: Watch) -> None:
     watch.expect(*JOB_NAMES)
     for number in range(24):
-        watch.fail(JOB_NAMES[number % len(JOB_NAMES)], finished_at=ago(minutes=24 - number))
+        watch.fail(tuple(JOB_NAMES)[number % len(JOB_NAMES)], finished_at=ago(minutes=24 - number))
         if number == 12:
             watch.write_down()
     watch.tick()

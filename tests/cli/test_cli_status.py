@@ -232,7 +232,7 @@ class TestWrongCalls:
 class TestTable:
     def test_every_job_stands_in_the_order_of_the_registry(self, desk: Desk) -> None:
         said = desk.call("status").stdout
-        rows = [line.split()[0] for line in said.splitlines() if line.startswith(JOB_NAMES)]
+        rows = [line.split()[0] for line in said.splitlines() if line.startswith(tuple(JOB_NAMES))]
         assert rows == list(JOB_NAMES)
         assert said.count("not in the settings") == len(JOB_NAMES) - 1
 

@@ -17,6 +17,7 @@ from filejobs_dagster.audit.seal import SealPolicy
 from filejobs_dagster.audit.trim import TrimPolicy
 from filejobs_dagster.audit.trim.archive import StoreArchive
 from filejobs_dagster.jobs import audit_seal, audit_trim, audit_verify
+from filejobs_dagster.jobs.audit import SealRequest, TrimRequest, VerifyRequest
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
@@ -57,21 +58,21 @@ def _run(
 
 def seal(world: World) -> Outcome:
     policy = SealPolicy(world.verify_policy, (world.signer,), pin_for=KEEP_FOR)
-    return _run(world, "audit_seal", lambda run: audit_seal.run(run, audit_seal.Request(), policy))
+    return _run(world, "audit_seal", lambda run: audit_seal.run(run, SealRequest(), policy))
 
 
 def verify(world: World) -> Outcome:
     return _run(
         world,
         "audit_verify",
-        lambda run: audit_verify.run(run, audit_verify.Request(), world.verify_policy),
+        lambda run: audit_verify.run(run, VerifyRequest(), world.verify_policy),
         "dry",
     )
 
 
 def trim(world: World, policy: TrimPolicy | None = None) -> Outcome:
     chosen = policy or TrimPolicy(world.verify_policy, 150 * DAY, (world.signer,), pin_for=KEEP_FOR)
-    return _run(world, "audit_trim", lambda run: audit_trim.run(run, audit_trim.Request(), chosen))
+    return _run(world, "audit_trim", lambda run: audit_trim.run(run, TrimRequest(), chosen))
 
 
 def test_seal_trim_and_verify_with_locked_pins(

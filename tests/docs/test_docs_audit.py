@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, get_args
 
 from filejobs_dagster.audit.trim.plan import StoppedBy
+from filejobs_dagster.jobs.audit import Check
 from filejobs_dagster.jobs.audit_troubles import OWN_CODES
-from filejobs_dagster.jobs.audit_verify import Check
 from tests.docs.pages import CHECKOUT, page
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.jobs.deleted_files.bookkeeping import MISSING
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.ops.deleted_files import DeletedFilesConfig
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, blocks, page
 from tests.installation import Installation, make_installation
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+DeletedFilesConfig: Any = config_of(BY_NAME["deleted_files"], None)
 
 JOB = "deleted_files"
 PAGE = page("deleted_files.md").text

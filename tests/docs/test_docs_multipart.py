@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import yaml
@@ -13,8 +14,11 @@ from filejobs_dagster.jobs.multipart_uploads import aborts, totals
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.objects.multipart.aborting import MOST_ABORTS
 from filejobs_dagster.objects.multipart.backstop import rule_to_add
-from filejobs_dagster.orchestration.ops.multipart_uploads import MultipartUploadsConfig
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
+
+MultipartUploadsConfig: Any = config_of(BY_NAME["multipart_uploads"], None)
 
 PAGE = page("multipart_uploads.md")
 CLASSES = {

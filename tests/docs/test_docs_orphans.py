@@ -14,7 +14,8 @@ from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import CLASSES
 from filejobs_dagster.jobs.storage_orphans.listed_csv import COLUMNS
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.ops.storage_orphans import StorageOrphansConfig
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation, make_installation
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+StorageOrphansConfig: Any = config_of(BY_NAME["storage_orphans"], None)
 
 PAGE = page("storage_orphans.md").text
 RUN_CONFIGS = sorted(EXAMPLES.glob("storage_orphans_*.yaml"))

@@ -10,10 +10,12 @@ import psycopg
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.table_retention import MOST_COUNTED, indexes, partitions, record, work
+from filejobs_dagster.jobs.table_retention import indexes, partitions, record, work
+from filejobs_dagster.jobs.table_retention.retention import MOST_COUNTED
+from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.ops.table_retention import TableRetentionConfig
-from filejobs_dagster.settings import TableRetentionSettings
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation, make_installation
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+TableRetentionConfig: Any = config_of(BY_NAME["table_retention"], None)
 
 PAGE = page("table_retention.md")
 RUN_CONFIGS = sorted(EXAMPLES.glob("table_retention_*.yaml"))

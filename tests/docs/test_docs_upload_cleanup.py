@@ -11,7 +11,8 @@ import yaml
 from filejobs_dagster.jobs.upload_cleanup import totals
 from filejobs_dagster.jobs.upload_cleanup.removal import WHY_STOPPED
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.orchestration.ops.upload_cleanup import UploadCleanupConfig
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import make_installation
 from tests.jobs.upload_cleanup.uploads import Cleaner, Uploads
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+UploadCleanupConfig: Any = config_of(BY_NAME["upload_cleanup"], None)
 
 TEXT = page("upload_cleanup.md").text
 EXPLAINED = {

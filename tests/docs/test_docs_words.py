@@ -15,6 +15,7 @@ from filejobs_dagster.cli.main import Commands
 from filejobs_dagster.jobs.collecting import totals
 from filejobs_dagster.jobs.collecting.removal import MOST_REFUSED_IN_A_ROW, WHY_STOPPED
 from filejobs_dagster.jobs.collecting.totals import SAMPLE
+from filejobs_dagster.jobs.upload_reservations import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
 from filejobs_dagster.ledger.mirror import SILENCE
 from filejobs_dagster.ledger.standing import Word
@@ -25,12 +26,11 @@ from filejobs_dagster.metrics.reading import Reading
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.ops.upload_reservations import UploadReservationsConfig
+from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.orchestration.sensors import all_sensors
-from filejobs_dagster.orchestration.sensors.backlog import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.orchestration.shown import catalog_assets
 from filejobs_dagster.postgres.transient import TRIES
-from filejobs_dagster.registry import JOBS
+from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import read_settings
 from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
 from tests.installation import Installation, make_installation
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+UploadReservationsConfig: Any = config_of(BY_NAME["upload_reservations"], None)
 
 RUN_CONFIGS = sorted(EXAMPLES.glob("upload_reservations_*.yaml"))
 COLLECTOR = page("upload_reservations.md").text

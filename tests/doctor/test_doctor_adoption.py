@@ -84,10 +84,10 @@ def patient(
         ({"multipart_uploads": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"upload_reservations": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"upload_reservations": {"by_hand": True}}, "warning"),
-        ({"audit_seal": {"by_hand": True}}, "ok"),
+        ({"run_history": {"by_hand": True, "keep": "90d"}}, "ok"),
     ],
 )
-def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_sweeps_it(
+def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_deletes_from_it(
     patient: Patient, jobs: dict[str, Any], verdict: str
 ) -> None:
     patient.document["jobs"] = jobs

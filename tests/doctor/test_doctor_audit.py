@@ -12,11 +12,12 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from filejobs_dagster.audit.keys import generate, private_text
-from filejobs_dagster.doctor.audit import NEEDED, check_audit
+from filejobs_dagster.doctor.audit import check_audit
 from filejobs_dagster.doctor.buckets import check_bucket
 from filejobs_dagster.doctor.database import FUNCTIONS, SEQUENCES
 from filejobs_dagster.doctor.database import NEEDED as NEEDED_BY_ALL
 from filejobs_dagster.doctor.examination import examine
+from filejobs_dagster.jobs.audit import JOBS
 from filejobs_dagster.settings import load_settings, read_settings
 from tests.installation import make_installation
 from tests.jobs.audit.conftest import KEY, SIGNER, Auditor, with_audit
@@ -170,7 +171,7 @@ def test_the_named_rights_are_enough_for_all_three_jobs_and_each_missing_one_is_
     assert lacking.verdict == "failed"
     assert "SELECT on audit_event" in lacking.found
     assert "DELETE on audit_event" in lacking.found
-    for table, privilege in {pair for pairs in NEEDED.values() for pair in pairs}:
+    for table, privilege in {pair for job in JOBS for pair in job.privileges}:
         connection.execute(
             sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(privilege), sql.Identifier(table), name)
         )

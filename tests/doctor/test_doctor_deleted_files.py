@@ -8,7 +8,7 @@ import pytest
 
 from filejobs_dagster.doctor.deleted_files import check_deleted_files
 from filejobs_dagster.doctor.examination import examine
-from filejobs_dagster.settings import DeletedFilesSettings
+from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:

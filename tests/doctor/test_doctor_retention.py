@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.doctor.retention import check_retention
+from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.settings import TableRetentionSettings
 
 if TYPE_CHECKING:
     import psycopg

@@ -19,7 +19,7 @@ from tests.postgres.backends import set_for_database
 if TYPE_CHECKING:
     import psycopg
 
-    from filejobs_dagster.registry import RegisteredJob
+    from filejobs_dagster.collector import Collector
 
 
 SET = "set_config('synchronous_commit'"
@@ -44,7 +44,7 @@ def look(database_url: str) -> str:
 @pytest.mark.parametrize(
     "job", [job for job in JOBS if not job.read_only], ids=lambda job: job.name
 )
-def test_it_protects_every_job_that_changes_anything(job: RegisteredJob) -> None:
+def test_it_protects_every_job_that_changes_anything(job: Collector[Any, Any]) -> None:
     [guard] = [guard for guard in GUARDS if isinstance(guard, Commits)]
     assert guard.protects & job.touches
 

@@ -214,7 +214,7 @@ class SteppedRun:
         checks = ReferenceCheck(context.connection, self.bucket.sources)
         gate = self.carelessness.gate(self.client, self.bucket, checks, wait=wait_none())
         storage = Storage(self.bucket.bucket, self.client, gate, checks)
-        return upload_reservations.run(context, Request(**self._limits), storage)
+        return upload_reservations.run(context, Request.model_construct(**self._limits), storage)
 
     # The schedule -----------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ import pytest
 
 from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.upload_reservations import Request, Storage, opened_source
+from filejobs_dagster.jobs.upload_reservations import Request, Storage
+from filejobs_dagster.jobs.upload_reservations.opening import opened_source
+from filejobs_dagster.jobs.upload_reservations.settings import reservation_source
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.settings import reservation_source
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ class Collector:
                 storage = Storage(bucket.bucket, self.client, gate, checks)
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(
-                    run, Request(**limits), storage, None if table is None else source
+                    run,
+                    Request.model_construct(**limits),
+                    storage,
+                    None if table is None else source,
                 )
 
         ticket = Ticket(identity, window=window, pace=QUICK)

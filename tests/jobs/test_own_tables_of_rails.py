@@ -11,8 +11,11 @@ import pytest
 from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.jobs.upload_reservations.settings import (
+    UploadReservationsSettings,
+    reservation_source,
+)
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.settings import UploadReservationsSettings, reservation_source
 from tests.jobs.conftest import Collector
 from tests.own_tables import OwnTables, example, schema
 from tests.postgres.backends import is_waiting, wait_until

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs import context, upload_reservations
+from filejobs_dagster.jobs import context
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.upload_reservations import collection, file_table
+from filejobs_dagster.jobs.upload_reservations import collection, file_table, statements
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import BucketUnavailable
@@ -184,7 +184,7 @@ def test_what_is_left_is_overdue_from_the_end_of_its_grace_on(
 
 
 def test_the_claim_repeats_state_and_expiry_in_its_outer_where() -> None:
-    outer = upload_reservations.CLAIM.split("FOR UPDATE SKIP LOCKED)")[1]
+    outer = statements.CLAIM.split("FOR UPDATE SKIP LOCKED)")[1]
 
     for predicate in (
         "state = 'pending'",
@@ -752,15 +752,13 @@ def test_the_candidate_query_uses_the_partial_index(installation: Installation) 
     installation.execute("ANALYZE file")
     values = {
         "before": datetime.now(timezone.utc),
-        "after": upload_reservations.BEGINNING,
-        "after_id": upload_reservations.LAST_ID,
+        "after": statements.BEGINNING,
+        "after_id": statements.LAST_ID,
         "size": 500,
     }
 
-    plan = installation.execute("EXPLAIN " + upload_reservations.CANDIDATES, values)
-    oldest = installation.execute(
-        "EXPLAIN " + upload_reservations.OLDEST_LEFT, {"cutoff": values["before"]}
-    )
+    plan = installation.execute("EXPLAIN " + statements.CANDIDATES, values)
+    oldest = installation.execute("EXPLAIN " + statements.OLDEST_LEFT, {"cutoff": values["before"]})
 
     assert "file_reservation_due" in str(plan)
     assert "Sort" not in str(plan)

@@ -13,9 +13,8 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.standing import Standing, standings
-from filejobs_dagster.orchestration.ops.audit_seal import AuditSealConfig
-from filejobs_dagster.orchestration.ops.audit_trim import AuditTrimConfig
-from filejobs_dagster.orchestration.ops.audit_verify import AuditVerifyConfig
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES
 from tests.orchestration.conftest import failure_of, metadata_of
 
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.orchestration.config import CollectorConfig
     from tests.installation import Installation
     from tests.orchestration.conftest import Code
+
+AuditSealConfig: Any = config_of(BY_NAME["audit_seal"], None)
+AuditTrimConfig: Any = config_of(BY_NAME["audit_trim"], None)
+AuditVerifyConfig: Any = config_of(BY_NAME["audit_verify"], None)
 
 KEY = "FILEJOBS_AUDIT_KEY"
 SIGNER = generate("test/audit")

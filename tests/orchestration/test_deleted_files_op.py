@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.orchestration.ops.deleted_files import (
-    DeletedFilesConfig,
-    deleted_files_config,
-)
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.orchestration.conftest import metadata_of
 
 if TYPE_CHECKING:
     from tests.installation import Installation
     from tests.orchestration.conftest import Code
+
+DeletedFilesConfig: Any = config_of(BY_NAME["deleted_files"], None)
 
 JOB = "deleted_files"
 
@@ -71,7 +71,7 @@ def test_the_day_of_a_backfill_is_the_day_on_which_the_restore_window_was_over(
 
 
 def test_no_run_config_can_shorten_the_restore_window(code: Code) -> None:
-    offered = set(deleted_files_config(code.installation.settings()).model_fields)
+    offered = set(config_of(BY_NAME["deleted_files"], code.installation.settings()).model_fields)
 
     assert offered == {"dry_run", "limit", "batch_size", "max_runtime", "count_bytes"}
 

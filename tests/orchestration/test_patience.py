@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.standing import standings
-from filejobs_dagster.orchestration.config import CollectorConfig
-from filejobs_dagster.orchestration.ops.multipart_uploads import multipart_uploads_config
+from filejobs_dagster.orchestration.config import CollectorConfig, config_of
 from filejobs_dagster.orchestration.reconcile import reconcile
+from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from tests.orchestration.conftest import Code
@@ -51,7 +51,7 @@ def test_control_a_run_as_patient_as_the_settings_or_less_counts(code: Code, gra
 
 def test_a_longer_idle_time_is_narrower_and_the_same_in_other_words_is_not(code: Code) -> None:
     code.installation.document["jobs"] = {"multipart_uploads": {"by_hand": True, "idle_for": "48h"}}
-    config = multipart_uploads_config(code.installation.settings())
+    config: Any = config_of(BY_NAME["multipart_uploads"], code.installation.settings())
 
     assert config(idle_for="3d").narrower() == "with idle_for 3d instead of 2d"
     assert config(idle_for="48h").narrower() is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.ops.table_retention import TableRetentionConfig
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.registry import BY_NAME
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+TableRetentionConfig: Any = config_of(BY_NAME["table_retention"], None)
 
 
 @pytest.fixture

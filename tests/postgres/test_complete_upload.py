@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.upload_reservations import BEGINNING, CLAIM
+from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CLAIM
 from tests.postgres.backends import is_waiting, wait_until
 
 HOUR = timedelta(hours=1)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.audit.pins.s3 import S3Pins
-from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.upload_reservations import collection
+from filejobs_dagster.jobs.upload_reservations import collection, statements
 from filejobs_dagster.ledger import standing
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.prove.claims import CLAIMS, bytes_before_commit, one_record, readings
@@ -52,7 +51,7 @@ def test_the_race_shows_the_projects_own_claim_and_the_bytes_of_both_versions(
     assert guarded["HEAD of the abandoned object"] == "404, gone"
     assert (guarded["rows claimed"], guarded["rows left to the client"]) == (1, 1)
     assert finding.evidence is not None
-    assert finding.evidence.guarded.statement == upload_reservations.CLAIM.strip()
+    assert finding.evidence.guarded.statement == statements.CLAIM.strip()
 
 
 def test_a_claim_that_trusts_the_select_is_found_out(

@@ -9,11 +9,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from filejobs_dagster.audit.keys import Ed25519Signer, private_text
+from filejobs_dagster.jobs.audit import AuditSealSettings, AuditTrimSettings, AuditVerifySettings
 from filejobs_dagster.settings import (
-    AuditSealSettings,
     AuditSettings,
-    AuditTrimSettings,
-    AuditVerifySettings,
     PlaceSettings,
     PublicKeySettings,
     known_secrets,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from filejobs_dagster.settings import DeletedFilesSettings
+from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings import Loaded, Problem

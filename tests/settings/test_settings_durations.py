@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import Duration, Settings, format_duration, parse_duration
 from filejobs_dagster.settings.durations import PATTERN
-from filejobs_dagster.settings.jobs import model_of
 from filejobs_dagster.settings.section import Section
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _advice_for_a_bare_number(field: FieldInfo) -> str:
 
 
 def test_only_what_waits_is_advised_of_shorter_units_than_days() -> None:
-    models: list[type[Section]] = [Settings, *map(model_of, JOB_NAMES)]
+    models: list[type[Section]] = [Settings, *(job.settings for job in JOBS)]
     advice = {
         name: _advice_for_a_bare_number(field) for model in models for name, field in _fields(model)
     }

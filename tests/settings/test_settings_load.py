@@ -11,6 +11,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
 from filejobs_dagster.settings import (
     UNREADABLE_INSTALLATION,
     BucketSettings,
@@ -19,7 +20,6 @@ from filejobs_dagster.settings import (
     Settings,
     SettingsError,
     SourceSettings,
-    UploadReservationsSettings,
     load_settings,
     read_settings,
 )

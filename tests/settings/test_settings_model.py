@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 from filejobs_dagster.settings import (
     BucketSettings,
@@ -15,9 +16,7 @@ from filejobs_dagster.settings import (
     Settings,
     SettingsError,
     SourceSettings,
-    UploadReservationsSettings,
 )
-from filejobs_dagster.settings.jobs import JOB_MODELS
 
 if TYPE_CHECKING:
     from tests.settings.conftest import Files
@@ -85,7 +84,6 @@ def test_every_job_of_the_registry_may_stand_in_the_settings(files: Files) -> No
     audit = "audit: {retention: 400d, pins: {folder: /pins}}\n"
     text = files.good[: files.good.index("jobs:")] + f"{audit}jobs: {{{jobs}}}"
     assert list(files.read(text).require().jobs) == list(JOB_NAMES)
-    assert set(JOB_MODELS) <= set(JOB_NAMES)
 
 
 def test_settings_are_frozen_and_dumped_with_what_each_job_knows(files: Files) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.settings import StorageOrphansSettings, TransformSettings, known_secrets
+from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansSettings
+from filejobs_dagster.settings import TransformSettings, known_secrets
 
 if TYPE_CHECKING:
     from tests.settings.conftest import Files

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from filejobs_dagster.settings import SettingsError, known_secrets, reservation_source
+from filejobs_dagster.jobs.upload_reservations.settings import reservation_source
+from filejobs_dagster.settings import SettingsError, known_secrets
 from tests.own_tables import example
 
 if TYPE_CHECKING:

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from filejobs_dagster.settings import RetentionRuleSettings, TableRetentionSettings
+from filejobs_dagster.jobs.table_retention.settings import (
+    RetentionRuleSettings,
+    TableRetentionSettings,
+)
 from filejobs_dagster.settings.conditions import columns_of, name_of
 
 RULE: dict[str, Any] = {

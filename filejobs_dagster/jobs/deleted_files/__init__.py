@@ -20,16 +20,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.collector import Collector, Examination
 from filejobs_dagster.jobs.collecting.storage import Storage
-from filejobs_dagster.jobs.deleted_files.bookkeeping import JOB
-from filejobs_dagster.jobs.deleted_files.collection import Collection
-from filejobs_dagster.jobs.deleted_files.request import DerivedQuery, Request
+from filejobs_dagster.jobs.deleted_files.settings import JOB, DeletedFilesSettings, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from filejobs_dagster.collector import Resources
+    from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import Settings
 
-__all__ = ["JOB", "DerivedQuery", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
 
 
 def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
@@ -49,4 +54,37 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
         BucketUnavailable: The bucket cannot be reached; nothing was claimed.
         ReferencesUnknown: A source could not be read; nothing was claimed.
     """
+    from filejobs_dagster.jobs.deleted_files.collection import Collection  # noqa: PLC0415 (boto3)
+
     return Collection(context, request, storage).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    with has.storage(run_context) as at:
+        storage = Storage(at.bucket.bucket, at.client, at.gate, at.references)
+        return run(run_context, request, storage)
+
+
+def _examine(settings: Settings, configured: DeletedFilesSettings) -> Examination:
+    _, bucket = settings.bucket_of(JOB)
+
+    def look(database: Database, connection: Connection) -> Iterable[Finding]:
+        from filejobs_dagster.doctor.deleted_files import (  # noqa: PLC0415 (sqlglot)
+            check_deleted_files,
+        )
+
+        return check_deleted_files(configured, bucket.sources, database, connection)
+
+    return Examination(JOB, look)
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Removes soft-deleted files whose restore window is over.",
+    touches=frozenset({"rows", "objects"}),
+    partitioned=True,
+    settings=DeletedFilesSettings,
+    request=Request,
+    run=_run,
+    examine=_examine,
+)

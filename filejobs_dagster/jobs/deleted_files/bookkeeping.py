@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.collecting import bookkeeping
 from filejobs_dagster.jobs.collecting.totals import Totals
+from filejobs_dagster.jobs.deleted_files.settings import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.deleted_files.deleted_file import DeletedFile
 
-JOB = "deleted_files"
 
 MISSING = "missing"
 """The fate of a claimed file whose object was not there."""

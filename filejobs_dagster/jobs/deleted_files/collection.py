@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.deleted_files.request import Request
+    from filejobs_dagster.jobs.deleted_files.settings import Request
     from filejobs_dagster.ledger.outcome import Outcome
 
 MOST_WITHOUT_DATE = 10_000

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.deleted_files.request import DerivedQuery
+    from filejobs_dagster.jobs.deleted_files.settings import DerivedSettings
     from filejobs_dagster.postgres.connect import Connection
 
     Raw = psycopg.RawCursor[TupleRow]
@@ -42,7 +42,7 @@ class DerivedObjects:
     parenthesis stands on a line of its own, so that a comment at the end cannot swallow it.
     """
 
-    def __init__(self, queries: Sequence[DerivedQuery], connection: Connection) -> None:
+    def __init__(self, queries: Sequence[DerivedSettings], connection: Connection) -> None:
         self._queries = tuple(queries)
         self._connection = connection
 
@@ -59,7 +59,7 @@ class DerivedObjects:
         for query in self._queries:
             self.plan(query)
 
-    def plan(self, query: DerivedQuery) -> Any:
+    def plan(self, query: DerivedSettings) -> Any:
         """The plan of a query for one file, as EXPLAIN (FORMAT JSON) says it.
 
         Raises:
@@ -130,7 +130,7 @@ class DerivedObjects:
             cursor.execute("SELECT set_config('search_path', $1, true)", (projects,))
 
 
-def _origin(cursor: Raw, query: DerivedQuery) -> int:
+def _origin(cursor: Raw, query: DerivedSettings) -> int:
     """The oid of the table whose column the query returns; 0 when that is no plain column."""
     cursor.execute(f"SELECT * FROM (\n{query.sql}\n) AS derived LIMIT 0", ([NO_FILE],))
     found = 0 if cursor.pgresult is None else cursor.pgresult.ftable(0)
@@ -138,7 +138,7 @@ def _origin(cursor: Raw, query: DerivedQuery) -> int:
     return found
 
 
-def _plan(cursor: Raw, query: DerivedQuery) -> Any:
+def _plan(cursor: Raw, query: DerivedSettings) -> Any:
     cursor.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {_keys_of(query)}", ([NO_FILE], 1))
     row = cursor.fetchone()
     return None if row is None else row[0]
@@ -154,11 +154,11 @@ def _named(tables: set[tuple[str, str]]) -> str:
     return " or ".join(sorted(f"{schema}.{name}" for schema, name in tables))
 
 
-def _keys_of(query: DerivedQuery) -> str:
+def _keys_of(query: DerivedSettings) -> str:
     return f"SELECT key::text FROM (\n{query.sql}\n) AS derived (key) LIMIT $2::bigint"
 
 
-def _require_keys(cursor: Raw, query: DerivedQuery) -> None:
+def _require_keys(cursor: Raw, query: DerivedSettings) -> None:
     columns = cursor.description or []
     found = f"{len(columns)} columns"
     if len(columns) == 1:

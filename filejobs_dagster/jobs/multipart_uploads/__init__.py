@@ -16,16 +16,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.multipart_uploads.bookkeeping import JOB
-from filejobs_dagster.jobs.multipart_uploads.request import Request
-from filejobs_dagster.jobs.multipart_uploads.sweep import Sweep
-from filejobs_dagster.jobs.storage_orphans.request import Storage
+from filejobs_dagster.collector import Collector, Examination, Storage
+from filejobs_dagster.jobs.multipart_uploads.settings import (
+    JOB,
+    MultipartUploadsSettings,
+    Request,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from filejobs_dagster.collector import Resources
+    from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import Settings
 
-__all__ = ["JOB", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
 
 
 def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
@@ -36,4 +44,36 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
             the bucket is not this installation's. What was done before is written down.
         BucketUnavailable: The bucket cannot be reached; nothing was done.
     """
+    from filejobs_dagster.jobs.multipart_uploads.sweep import Sweep  # noqa: PLC0415 (boto3)
+
     return Sweep(context, request, storage).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    with has.storage(run_context) as storage:
+        return run(run_context, request, storage)
+
+
+def _examine(settings: Settings, configured: MultipartUploadsSettings) -> Examination:
+    entry, bucket = settings.bucket_of(JOB)
+
+    def look(database: Database, connection: Connection | None) -> Iterable[Finding]:
+        from filejobs_dagster.doctor.multipart_uploads import (  # noqa: PLC0415 (boto3)
+            check_multipart_uploads,
+        )
+
+        del database, connection
+        return check_multipart_uploads(configured, entry, bucket)
+
+    return Examination(f"{JOB} {entry}", look, needs_database=False)
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Aborts multipart uploads that have been idle for too long.",
+    touches=frozenset({"multipart uploads"}),
+    settings=MultipartUploadsSettings,
+    request=Request,
+    run=_run,
+    examine=_examine,
+)

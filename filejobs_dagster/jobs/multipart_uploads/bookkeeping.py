@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.jobs.multipart_uploads.settings import JOB
 from filejobs_dagster.jobs.multipart_uploads.totals import Totals
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.keys import display_key
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.multipart_uploads.judging import Due
     from filejobs_dagster.objects.multipart import Aborted, MultipartUpload
 
-JOB = "multipart_uploads"
 INTENT = "multipart.abort.intent"
 RESULT = "multipart.abort.result"
 

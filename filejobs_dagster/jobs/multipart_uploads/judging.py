@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.multipart_uploads.totals import Totals
-    from filejobs_dagster.jobs.storage_orphans.request import Storage
+    from filejobs_dagster.jobs.storage_orphans import Storage
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.multipart_uploads.judging import Due
-    from filejobs_dagster.jobs.multipart_uploads.request import Request
-    from filejobs_dagster.jobs.storage_orphans.request import Storage
+    from filejobs_dagster.jobs.multipart_uploads.settings import Request
+    from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.multipart import MultipartUpload
 
 

@@ -19,15 +19,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.collector import Collector
 from filejobs_dagster.jobs.run_history.history import History, OldRun
-from filejobs_dagster.jobs.run_history.pruning import Pruning
-from filejobs_dagster.jobs.run_history.request import JOB, LEAST_KEPT, Request
+from filejobs_dagster.jobs.run_history.settings import (
+    JOB,
+    LEAST_KEPT,
+    Request,
+    RunHistorySettings,
+)
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Resources
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-__all__ = ["JOB", "LEAST_KEPT", "History", "OldRun", "Request", "run"]
+__all__ = ["COLLECTOR", "JOB", "LEAST_KEPT", "History", "OldRun", "Request", "run"]
 
 
 def run(context: RunContext, request: Request, history: History) -> Outcome:
@@ -46,4 +52,23 @@ def run(context: RunContext, request: Request, history: History) -> Outcome:
         GivenUp: The run's record stands already.
         LeaseLost: Its locks are gone.
     """
+    from filejobs_dagster.jobs.run_history.pruning import Pruning  # noqa: PLC0415 (psycopg)
+
     return Pruning(context, request, history).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    return run(run_context, request, has.history)
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Removes old run records from Dagster's own storage.",
+    touches=frozenset({"rows"}),
+    settings=RunHistorySettings,
+    request=Request,
+    run=_run,
+    dry_run="true: count the runs that would go and those that are kept, remove nothing. false: "
+    "remove. (`allow_live: false` in filejobs.yaml forbids false.)",
+    works_on=frozenset({"dagster"}),
+)

@@ -7,13 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.jobs.run_history.request import JOB
+from filejobs_dagster.jobs.run_history.settings import JOB
 from filejobs_dagster.jobs.run_history.statements import OLD_PROGRESS, REMOVE_PROGRESS
 
 if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.run_history.history import History
-    from filejobs_dagster.jobs.run_history.request import Request
+    from filejobs_dagster.jobs.run_history.settings import Request
     from filejobs_dagster.jobs.run_history.totals import Totals
 
 PAGE = 1000

@@ -9,7 +9,7 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.run_history import totals as fates
 from filejobs_dagster.jobs.run_history.progress_rows import ProgressRows
-from filejobs_dagster.jobs.run_history.request import JOB
+from filejobs_dagster.jobs.run_history.settings import JOB
 from filejobs_dagster.jobs.run_history.statements import RECORDED
 from filejobs_dagster.jobs.run_history.totals import Totals
 from filejobs_dagster.ledger.outcome import Outcome
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.run_history.history import History, OldRun
-    from filejobs_dagster.jobs.run_history.request import Request
+    from filejobs_dagster.jobs.run_history.settings import Request
 
 NOT_LASTING = (
     "Dagster keeps this run in a storage that goes with the process (no DAGSTER_HOME), so there is "

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.run_history.history import OldRun
-    from filejobs_dagster.jobs.run_history.request import Request
+    from filejobs_dagster.jobs.run_history.settings import Request
 
 PRUNED = "pruned"
 NOT_RECORDED = "not recorded"

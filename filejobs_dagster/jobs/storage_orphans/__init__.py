@@ -13,29 +13,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.storage_orphans.bookkeeping import JOB
-from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
-from filejobs_dagster.jobs.storage_orphans.request import (
+from filejobs_dagster.collector import Collector, Storage
+from filejobs_dagster.jobs.storage_orphans.settings import (
+    JOB,
     Override,
-    ReportPlace,
+    ReportSettings,
     Request,
-    Storage,
+    StorageOrphansSettings,
 )
-from filejobs_dagster.jobs.storage_orphans.sweep import Sweep
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Resources
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-__all__ = [
-    "BREAKERS",
-    "JOB",
-    "Override",
-    "ReportPlace",
-    "Request",
-    "Storage",
-    "run",
-]
+__all__ = ["COLLECTOR", "JOB", "Override", "ReportSettings", "Request", "Storage", "run"]
 
 
 def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
@@ -44,4 +36,21 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
     Raises:
         JobFailed: Something is not as it must be; nothing more was deleted.
     """
+    from filejobs_dagster.jobs.storage_orphans.sweep import Sweep  # noqa: PLC0415 (boto3)
+
     return Sweep(context, request, storage).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    with has.storage(run_context) as storage:
+        return run(run_context, request, storage)
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Removes objects in an owned prefix that no source references.",
+    touches=frozenset({"objects"}),
+    settings=StorageOrphansSettings,
+    request=Request,
+    run=_run,
+)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.storage_orphans.keys_in_lists import escape_key
+from filejobs_dagster.jobs.storage_orphans.settings import JOB
 from filejobs_dagster.jobs.storage_orphans.totals import Totals
 from filejobs_dagster.postgres.transient import trying_again
 
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.request import Override
-
-JOB = "storage_orphans"
+    from filejobs_dagster.jobs.storage_orphans.settings import Override
 
 
 class Bookkeeping:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 
 ORPHAN_FRACTION = "orphan_fraction"
 ORPHANS = "orphans"
@@ -33,50 +35,6 @@ BREAKERS: tuple[str, ...] = (
     DATABASE_OLDER,
 )
 """Their names, as an override writes them."""
-
-
-class Limits(Protocol):
-    """What `filejobs.yaml` says under `breakers`."""
-
-    @property
-    def max_orphan_fraction(self) -> float:
-        """Of the owned objects, 0 to 1."""
-        ...
-
-    @property
-    def max_orphans(self) -> int | None:
-        """Objects."""
-        ...
-
-    @property
-    def max_orphan_bytes(self) -> int | None:
-        """Bytes."""
-        ...
-
-    @property
-    def max_reference_shrink(self) -> float:
-        """Of the references of the last pass, 0 to 1."""
-        ...
-
-    @property
-    def max_ambiguous_fraction(self) -> float:
-        """Of the owned objects, 0 to 1."""
-        ...
-
-    @property
-    def max_missing_fraction(self) -> float:
-        """Of the references inside owned prefixes, 0 to 1."""
-        ...
-
-    @property
-    def tolerated(self) -> int:
-        """Ambiguous or missing ones that never trip."""
-        ...
-
-    @property
-    def max_newer(self) -> int:
-        """Objects without a reference that may be newer than all that have one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -210,7 +168,7 @@ class Reading:
 
 def read_breakers(
     numbers: Numbers,
-    limits: Limits,
+    limits: BreakersSettings,
     earlier: EarlierPass | None,
     *,
     overridden: Sequence[str] = (),
@@ -248,7 +206,7 @@ def read_breakers(
     )
 
 
-def _orphan_fraction(numbers: Numbers, limits: Limits) -> Reading:
+def _orphan_fraction(numbers: Numbers, limits: BreakersSettings) -> Reading:
     fraction = _fraction(numbers.orphans, numbers.objects)
     return Reading(
         ORPHAN_FRACTION,
@@ -262,7 +220,7 @@ def _orphan_fraction(numbers: Numbers, limits: Limits) -> Reading:
     )
 
 
-def _orphans(numbers: Numbers, limits: Limits) -> Reading:
+def _orphans(numbers: Numbers, limits: BreakersSettings) -> Reading:
     most = limits.max_orphans
     return Reading(
         ORPHANS,
@@ -273,7 +231,7 @@ def _orphans(numbers: Numbers, limits: Limits) -> Reading:
     )
 
 
-def _orphan_bytes(numbers: Numbers, limits: Limits) -> Reading:
+def _orphan_bytes(numbers: Numbers, limits: BreakersSettings) -> Reading:
     most = limits.max_orphan_bytes
     return Reading(
         ORPHAN_BYTES,
@@ -289,7 +247,9 @@ FIFTH = 0.2
 """Of few references one is a large share: up to five may vanish, and no more than a fifth."""
 
 
-def _reference_shrink(numbers: Numbers, limits: Limits, earlier: EarlierPass | None) -> Reading:
+def _reference_shrink(
+    numbers: Numbers, limits: BreakersSettings, earlier: EarlierPass | None
+) -> Reading:
     share = limits.max_reference_shrink
     limit = _percent(share)
     shrunk = list(_shrunk(numbers, earlier)) if earlier is not None else []
@@ -370,7 +330,7 @@ def _of_lasting(keys_by_source: Mapping[str, int], numbers: Numbers) -> dict[str
     }
 
 
-def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:
+def _ambiguous(numbers: Numbers, limits: BreakersSettings, hint: str | None) -> Reading:
     fraction = _fraction(numbers.ambiguous, numbers.objects)
     return Reading(
         AMBIGUOUS_FRACTION,
@@ -382,7 +342,7 @@ def _ambiguous(numbers: Numbers, limits: Limits, hint: str | None) -> Reading:
     )
 
 
-def _missing(numbers: Numbers, limits: Limits) -> Reading:
+def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
     fraction = _fraction(numbers.missing, numbers.references_owned)
     # An empty listing is no small loss, however few the references are.
     tolerated = limits.tolerated if numbers.objects else 0
@@ -412,7 +372,7 @@ def _nothing_matched(numbers: Numbers, hint: str | None) -> Reading:
     )
 
 
-def _database_older(numbers: Numbers, limits: Limits) -> Reading:
+def _database_older(numbers: Numbers, limits: BreakersSettings) -> Reading:
     found = "no referenced object to compare with"
     if numbers.newest_reference:
         newest = datetime.fromtimestamp(numbers.newest_reference / 1000, timezone.utc)

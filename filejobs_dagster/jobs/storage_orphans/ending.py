@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.candidates import Due, Waiting
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
-    from filejobs_dagster.jobs.storage_orphans.request import Request
+    from filejobs_dagster.jobs.storage_orphans.settings import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
 
 

@@ -21,11 +21,12 @@ from filejobs_dagster.references.own_tables import OWN_TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from filejobs_dagster.collector import Storage
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.passing import Pass
-    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
+    from filejobs_dagster.jobs.storage_orphans.settings import Request
 
 
 class Judge:

@@ -40,9 +40,6 @@ MOST_IN_A_STEP = 20_000
 PASSES_KEPT = 1000
 """Of each bucket, the newest: a run compares itself with the last, and asks for an equal one."""
 
-_REMOVING = [job.name for job in JOBS if job.deletes_bytes and "rows" in job.touches]
-"""Jobs that remove rows which name keys."""
-
 _BEHIND_EVERY_KEY = b"\xff" * 1025
 
 _BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)
@@ -117,7 +114,9 @@ class Marks:
     def last_pass(self) -> EarlierPass | None:
         """The last complete pass over the bucket, whatever its rules."""
         with self._reading() as cursor:
-            cursor.execute(statements.COMPLETE_BEFORE, {**self._values, "removing": _REMOVING})
+            cursor.execute(
+                statements.COMPLETE_BEFORE, {**self._values, "removing": _removing_rows()}
+            )
             row = cursor.fetchone()
         if row is None:
             return None
@@ -330,6 +329,11 @@ class Marks:
 
 def _earliest(one_moment: datetime | None, other: datetime | None) -> datetime | None:
     return min((it for it in (one_moment, other) if it is not None), default=None)
+
+
+def _removing_rows() -> list[str]:
+    """Jobs that remove rows which name keys."""
+    return [job.name for job in JOBS if job.deletes_bytes and "rows" in job.touches]
 
 
 def etag_text(etag: bytes) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
+    from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
     from filejobs_dagster.references.reference_set import ReferenceSet
     from filejobs_dagster.streams import Scratch

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from filejobs_dagster.jobs.storage_orphans.request import ReportPlace
+    from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings
 
 SCHEME = "s3://"
 
 
 @contextmanager
 def written_list(
-    place: ReportPlace, name: str, scratch: Path, client: S3Client, bucket: str
+    place: ReportSettings, name: str, scratch: Path, client: S3Client, bucket: str
 ) -> Iterator[tuple[IO[str], str]]:
     """Open a new list; at the end it stands in its place as a whole, or not at all.
 
@@ -43,10 +43,11 @@ def written_list(
         JobFailed: It could not be written there.
     """
     if place.folder is not None:
-        final = place.folder / name
-        with _from_system(f"the folder {place.folder}"):
-            place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _private(place.folder / f".{name}.partial") as (file, partial):
+        folder = Path(place.folder)
+        final = folder / name
+        with _from_system(f"the folder {folder}"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _private(folder / f".{name}.partial") as (file, partial):
                 yield file, str(final)
             partial.replace(final)
         return

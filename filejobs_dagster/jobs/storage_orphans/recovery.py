@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
-    from filejobs_dagster.jobs.storage_orphans.request import Storage
 
 SETTLED_AFTER = timedelta(minutes=15)
 """Nobody refers to an object that is still there until a deletion sent before has surely arrived.

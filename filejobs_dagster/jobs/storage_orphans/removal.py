@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.candidates import Intended
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
-    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.references.rewrites import Rewrites

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
         Orphan,
     )
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
-    from filejobs_dagster.jobs.storage_orphans.request import ReportPlace
+    from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings
 
 
 def write_report(
-    place: ReportPlace,
+    place: ReportSettings,
     heading: Heading,
     found: Classification,
     marks: Marks,

@@ -16,7 +16,7 @@ from filejobs_dagster.jobs.storage_orphans.listed_csv import (
     read_list,
 )
 from filejobs_dagster.jobs.storage_orphans.marks import etag_text
-from filejobs_dagster.jobs.storage_orphans.request import OLDEST_LIST
+from filejobs_dagster.jobs.storage_orphans.settings import OLDEST_LIST
 from filejobs_dagster.settings.durations import format_duration
 from filejobs_dagster.streams import Cursor, Sorter
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
-    from filejobs_dagster.jobs.storage_orphans.request import Request, Storage
     from filejobs_dagster.ledger.outcome import Outcome
 
 
@@ -71,7 +71,7 @@ class Sweep:
         note_unsettled(self._marks, self._context, self._books)
         self._preflight()
         try:
-            with Scratch(self._request.scratch, needs=self._room_needed()) as scratch:
+            with Scratch(self._storage.scratch, needs=self._room_needed()) as scratch:
                 return self._within(scratch, now)
         except NotEnoughRoom as error:
             raise JobFailed(f"{error} Nothing more was deleted.") from error
@@ -156,7 +156,7 @@ class Sweep:
     def _reviewed(self, scratch: Scratch, now: datetime) -> ReviewedList | None:
         """Read the reviewed list, if there is one; such a run does not cover everything."""
         where = self._request.reviewed
-        if where is None:
+        if not where:
             return None
         bucket = self._storage.bucket
         expected = Expectation(

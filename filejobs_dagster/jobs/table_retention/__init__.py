@@ -19,15 +19,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.table_retention.record import JOB
-from filejobs_dagster.jobs.table_retention.request import Request
-from filejobs_dagster.jobs.table_retention.retention import MOST_COUNTED, Retention
+from filejobs_dagster.collector import Collector, Examination
+from filejobs_dagster.jobs.table_retention.settings import JOB, Request, TableRetentionSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from filejobs_dagster.collector import Resources
+    from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import Settings
 
-__all__ = ["JOB", "MOST_COUNTED", "Request", "run"]
+__all__ = ["COLLECTOR", "JOB", "Request", "run"]
 
 
 def run(context: RunContext, request: Request) -> Outcome:
@@ -46,4 +51,35 @@ def run(context: RunContext, request: Request) -> Outcome:
         LeaseLost: Its locks are gone.
         psycopg.Error: The connection broke.
     """
+    from filejobs_dagster.jobs.table_retention.retention import Retention  # noqa: PLC0415 (sqlglot)
+
     return Retention(context, request).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    del has
+    return run(run_context, request)
+
+
+def _examine(settings: Settings, configured: TableRetentionSettings) -> Examination:
+    del settings
+
+    def look(database: Database, connection: Connection) -> Iterable[Finding]:
+        from filejobs_dagster.doctor.retention import check_retention  # noqa: PLC0415 (sqlglot)
+
+        return check_retention(configured, database, connection)
+
+    return Examination("retention", look)
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Removes rows of declared tables by declared rules.",
+    touches=frozenset({"rows"}),
+    settings=TableRetentionSettings,
+    request=Request,
+    run=_run,
+    dry_run="true: count what is due, change nothing. false: delete and scrub. "
+    "(`allow_live: false` in filejobs.yaml forbids false.)",
+    examine=_examine,
+)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.table_retention.indexes import Missing
     from filejobs_dagster.jobs.table_retention.look import Look
+    from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.settings import RetentionRuleSettings
 
 
 @dataclass(frozen=True)

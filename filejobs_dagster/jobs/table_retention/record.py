@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.jobs.table_retention.settings import JOB
 from filejobs_dagster.settings import format_duration
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.table_retention.tally import Tally
     from filejobs_dagster.jobs.table_retention.work import Work
 
-JOB = "table_retention"
 SHOWN = 200
 """How many rows of each list a run's record holds."""
 

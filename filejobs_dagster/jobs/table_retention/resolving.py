@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from filejobs_dagster.jobs.table_retention.session import Raw
-    from filejobs_dagster.settings import RetentionRuleSettings
+    from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
 
 _TABLE = """
 SELECT pg_class.oid, nspname, relname, relkind::text, pg_has_role(relowner, 'USAGE'),

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.table_retention.request import Request
     from filejobs_dagster.jobs.table_retention.session import Raw
-    from filejobs_dagster.settings import RetentionRuleSettings
+    from filejobs_dagster.jobs.table_retention.settings import Request, RetentionRuleSettings
 
 MOST_COUNTED = 10_000
 """Rows that are due, or left, are counted up to here, for each rule."""

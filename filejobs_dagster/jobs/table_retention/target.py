@@ -10,7 +10,7 @@ from psycopg import sql
 from filejobs_dagster.jobs.table_retention.refused import RuleRefused
 
 if TYPE_CHECKING:
-    from filejobs_dagster.settings import RetentionRuleSettings
+    from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.table_retention.look import Look, Plan
     from filejobs_dagster.jobs.table_retention.partitions import Partition
     from filejobs_dagster.jobs.table_retention.session import Raw
+    from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
     from filejobs_dagster.jobs.table_retention.statements import Row, Statements
-    from filejobs_dagster.settings import RetentionRuleSettings
 
 MOST_REFUSED_IN_A_ROW = 10_000
 """So many rows that PostgreSQL refuses, each tried alone, end the rule: the next would not go.

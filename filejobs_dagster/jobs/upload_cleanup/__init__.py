@@ -19,33 +19,49 @@ is forgotten however often a worker dies:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.upload_cleanup.bookkeeping import JOB
-from filejobs_dagster.jobs.upload_cleanup.cleanup import Cleanup
-from filejobs_dagster.jobs.upload_cleanup.dead_letters import (
-    DeadLetter,
-    dead_letters,
-    retry_dead_letters,
-)
-from filejobs_dagster.jobs.upload_cleanup.due import Due, count_due
-from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
+from filejobs_dagster.collector import Collector, EarlyStart
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB, Request, UploadCleanupSettings
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.collector import Resources
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.objects.gate import Gate
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.references.check import ReferenceCheck
+    from filejobs_dagster.settings import Settings
 
-__all__ = [
-    "JOB",
-    "DeadLetter",
-    "Due",
-    "Request",
-    "Storage",
-    "count_due",
-    "dead_letters",
-    "retry_dead_letters",
-    "run",
-]
+__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
+
+NO_USE_IN_TRYING_SOONER = timedelta(minutes=5)
+"""After a run that failed, more of the same is no reason to start another; the schedule is."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The bucket that holds the uploads' objects.
+
+    Attributes:
+        bucket: Its name.
+        client: For looking; it deletes nothing.
+        gate: The only way to delete.
+        references: The gate's sources, which must all answer before anything is claimed.
+        purge_versions: Whether older versions go with the current one.
+        endpoint_url: The server's address, None for AWS; part of what an adoption is known by.
+    """
+
+    bucket: str
+    client: S3Client
+    gate: Gate
+    references: ReferenceCheck
+    purge_versions: bool = False
+    endpoint_url: str | None = None
 
 
 def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
@@ -64,4 +80,58 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
         BucketUnavailable: The bucket cannot be reached; nothing was claimed.
         ReferencesUnknown: A source could not be read; nothing was claimed.
     """
+    from filejobs_dagster.jobs.upload_cleanup.cleanup import Cleanup  # noqa: PLC0415 (boto3)
+
     return Cleanup(context, request, storage).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    with has.storage(run_context) as at:
+        storage = Storage(
+            bucket=at.bucket.bucket,
+            client=at.client,
+            gate=at.gate,
+            references=at.references,
+            purge_versions=at.bucket.purge_versions,
+            endpoint_url=at.bucket.endpoint_url,
+        )
+        return run(run_context, request, storage)
+
+
+def _due(settings: Settings, configured: UploadCleanupSettings) -> EarlyStart:
+    def why_not(database: Database, connection: Connection) -> str | None:
+        from filejobs_dagster.jobs.upload_cleanup.due import count_due  # noqa: PLC0415
+        from filejobs_dagster.ledger.runs import newest_runs  # noqa: PLC0415
+
+        with database.transaction(connection, read_only=True) as cursor:
+            due = count_due(cursor, configured.writing_limit)
+            recent = newest_runs(
+                cursor, settings.installation, job=JOB, limit=1, since=NO_USE_IN_TRYING_SOONER
+            )
+        if not due.anything:
+            return "Nothing is due."
+        if recent and recent[0].outcome == "failed":
+            return f"Run {recent[0].run_id} of {JOB} has just failed; {due} wait for a moment."
+        return None
+
+    return EarlyStart(
+        suffix="due",
+        every=timedelta(seconds=30),
+        description=f"Starts {JOB} as soon as an upload is due: cancelled, uncertain, silent for "
+        "too long, or retained until now. Only for a live job; never beside a run of it that is "
+        "queued or running, and not within five minutes of a run that failed.",
+        if_dry="A dry run would leave what is due as it is.",
+        why_not=why_not,
+    )
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Removes the objects of cancelled uploads.",
+    touches=frozenset({"rows", "objects", "multipart uploads"}),
+    partitioned=True,
+    settings=UploadCleanupSettings,
+    request=Request,
+    run=_run,
+    due=_due,
+)

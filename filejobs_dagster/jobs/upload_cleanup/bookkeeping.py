@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB
 from filejobs_dagster.jobs.upload_cleanup.totals import Totals
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.context import RunContext
-
-JOB = "upload_cleanup"
 
 
 class Bookkeeping:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.upload_cleanup.request import BackOff, Request
+    from filejobs_dagster.jobs.upload_cleanup.settings import BackOff, Request
     from filejobs_dagster.ledger.words import Window
     from filejobs_dagster.objects.removal import Locked
 

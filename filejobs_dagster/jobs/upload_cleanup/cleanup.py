@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
+    from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
 
 MOST_COUNTED = 10_000

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +87,7 @@ def retry_dead_letters(
         [
             {
                 "kind": "upload.retry",
-                "job": "upload_cleanup",
+                "job": JOB,
                 "upload": str(row),
                 "storage_key": key,
                 "attempts": attempts,

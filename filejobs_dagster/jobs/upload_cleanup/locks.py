@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.rows import Retained
     from filejobs_dagster.objects.heads import CloseSighting
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.verdicts import PartsSeen, Verdict
     from filejobs_dagster.objects.heads import CloseSighting, Present
 

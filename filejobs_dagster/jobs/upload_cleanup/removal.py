@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.upload_cleanup.request import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.objects.removal import Expected, Removal

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.upload_cleanup.looking import Findings
-    from filejobs_dagster.jobs.upload_cleanup.request import Request
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+    from filejobs_dagster.jobs.upload_cleanup.settings import Request
 
 LONGEST_REASON = 500
 

@@ -13,8 +13,8 @@ from filejobs_dagster.objects.heads import Absent, Present
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from filejobs_dagster.jobs.upload_cleanup.request import Request
     from filejobs_dagster.jobs.upload_cleanup.rows import Uncertain
+    from filejobs_dagster.jobs.upload_cleanup.settings import Request
     from filejobs_dagster.objects.heads import CloseSighting
     from filejobs_dagster.objects.multipart import Parts
 

@@ -16,41 +16,33 @@ the upload at any moment, so:
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.collector import Collector, EarlyStart, Examination
 from filejobs_dagster.jobs.collecting.storage import Storage
-from filejobs_dagster.jobs.upload_reservations.bookkeeping import JOB
-from filejobs_dagster.jobs.upload_reservations.collection import Collection
-from filejobs_dagster.jobs.upload_reservations.opening import opened_source, other_database
-from filejobs_dagster.jobs.upload_reservations.request import Request
-from filejobs_dagster.jobs.upload_reservations.statements import (
-    BEGINNING,
-    CANDIDATES,
-    CLAIM,
-    LAST_ID,
-    OLDEST_LEFT,
-    count_due,
+from filejobs_dagster.jobs.upload_reservations.settings import (
+    JOB,
+    Request,
+    UploadReservationsSettings,
+    reservation_source,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from filejobs_dagster.collector import Resources
+    from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import Settings
 
-__all__ = [
-    "BEGINNING",
-    "CANDIDATES",
-    "CLAIM",
-    "JOB",
-    "LAST_ID",
-    "OLDEST_LEFT",
-    "Request",
-    "Storage",
-    "count_due",
-    "opened_source",
-    "other_database",
-    "run",
-]
+__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
+
+NO_USE_IN_TRYING_SOONER = timedelta(minutes=15)
+"""After a run that collected nothing, the backlog alone is no reason to start another."""
 
 
 def run(
@@ -76,4 +68,78 @@ def run(
         BucketUnavailable: The bucket cannot be reached; nothing was claimed.
         ReferencesUnknown: A source could not be read; nothing was claimed.
     """
+    from filejobs_dagster.jobs.upload_reservations.collection import Collection  # noqa: PLC0415
+
     return Collection(context, request, storage, source).run()
+
+
+def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+    from filejobs_dagster.jobs.upload_reservations.opening import opened_source  # noqa: PLC0415
+
+    with (
+        has.storage(run_context) as at,
+        opened_source(
+            reservation_source(has.settings), run_context.database, run_context.connection
+        ) as source,
+    ):
+        storage = Storage(at.bucket.bucket, at.client, at.gate, at.references)
+        return run(run_context, request, storage, source)
+
+
+def _examine(settings: Settings, configured: UploadReservationsSettings) -> Examination | None:
+    table = configured.source
+    if table is None:
+        return None
+    _, bucket = settings.bucket_of(JOB)
+
+    def look(database: Database, connection: Connection) -> Iterable[Finding]:
+        # The parser of SQL takes a tenth of a second that other settings should not wait for.
+        from filejobs_dagster.doctor.reservations import check_reservation_source  # noqa: PLC0415
+
+        return check_reservation_source(table, bucket.sources, database, connection)
+
+    return Examination(f"reservations {table.name}", look)
+
+
+def _due(settings: Settings, configured: UploadReservationsSettings) -> EarlyStart | None:
+    most = configured.backlog_over
+    if most is None:
+        return None
+
+    def why_not(database: Database, connection: Connection) -> str | None:
+        from filejobs_dagster.jobs.upload_reservations.opening import opened_source  # noqa: PLC0415
+        from filejobs_dagster.ledger.runs import newest_runs  # noqa: PLC0415
+
+        with opened_source(configured.source, database, connection) as source:
+            due = source.count_due(configured.grace, most=most + 1)
+        if due <= most:
+            return f"{due:,} reservations are due, not more than {most:,}."
+        with database.transaction(connection, read_only=True) as cursor:
+            recent = newest_runs(
+                cursor, settings.installation, job=JOB, limit=1, since=NO_USE_IN_TRYING_SOONER
+            )
+        if recent and not recent[0].acted:
+            return f"Run {recent[0].run_id} of {JOB} has just made no difference."
+        return None
+
+    return EarlyStart(
+        suffix="backlog",
+        every=timedelta(minutes=1),
+        description=f"Starts {JOB} early when more than {most:,} reservations are due. Only for a "
+        "live job, and not when its last run made no difference.",
+        if_dry="A dry run would leave the backlog as it is.",
+        why_not=why_not,
+    )
+
+
+COLLECTOR = Collector(
+    name=JOB,
+    summary="Removes reservations whose upload never finished, and the bytes that did arrive.",
+    touches=frozenset({"rows", "objects"}),
+    partitioned=True,
+    settings=UploadReservationsSettings,
+    request=Request,
+    run=_run,
+    examine=_examine,
+    due=_due,
+)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.collecting import bookkeeping
 from filejobs_dagster.jobs.collecting.totals import Totals
+from filejobs_dagster.jobs.upload_reservations.settings import JOB
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
-
-JOB = "upload_reservations"
 
 
 class Bookkeeping(bookkeeping.Bookkeeping):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations.request import Request
+    from filejobs_dagster.jobs.upload_reservations.settings import Request
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
 

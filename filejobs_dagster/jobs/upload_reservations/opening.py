@@ -13,9 +13,10 @@ from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTab
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.settings import OtherDatabase, ReservationSourceSettings
+    from filejobs_dagster.settings import OtherDatabase
 
 
 @contextmanager

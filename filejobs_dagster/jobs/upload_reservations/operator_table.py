@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
+    from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database
-    from filejobs_dagster.settings import ReservationSourceSettings
 
     Raw = psycopg.RawCursor[TupleRow]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.upload_reservations import BEGINNING, CANDIDATES, LAST_ID
+from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, LAST_ID
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.prove import collector
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, NotShown, Side, tidy

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.upload_reservations import JOB, count_due
+from filejobs_dagster.jobs.upload_reservations import JOB
+from filejobs_dagster.jobs.upload_reservations.statements import count_due
 from filejobs_dagster.prove import collector
 from filejobs_dagster.prove.claims.readings import read_standings, record_daily
 from filejobs_dagster.prove.evidence import Claim, Evidence, NotShown, Side, tidy

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import table_retention
+from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
 from filejobs_dagster.prove.workplace import run_in_database
-from filejobs_dagster.settings import RetentionRuleSettings
 
 if TYPE_CHECKING:
     from filejobs_dagster.prove.stage import Scene, Stage

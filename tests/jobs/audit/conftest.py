@@ -13,6 +13,7 @@ import pytest
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text
 from filejobs_dagster.jobs import audit_seal, audit_setup, audit_trim, audit_verify
+from filejobs_dagster.jobs.audit import SealRequest, TrimRequest, VerifyRequest
 from filejobs_dagster.jobs.audit_troubles import teaching
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
 from filejobs_dagster.ledger.progress import RunIdentity
@@ -90,7 +91,7 @@ class Auditor:
             "audit_seal",
             mode,
             lambda run: audit_seal.run(
-                run, audit_seal.Request(**request), audit_setup.seal_policy(self.settings)
+                run, SealRequest.model_construct(**request), audit_setup.seal_policy(self.settings)
             ),
         )
 
@@ -99,7 +100,7 @@ class Auditor:
             "audit_trim",
             mode,
             lambda run: audit_trim.run(
-                run, audit_trim.Request(**request), audit_setup.trim_policy(self.settings)
+                run, TrimRequest.model_construct(**request), audit_setup.trim_policy(self.settings)
             ),
         )
 
@@ -108,7 +109,9 @@ class Auditor:
             "audit_verify",
             "dry",
             lambda run: audit_verify.run(
-                run, audit_verify.Request(**request), audit_setup.verify_policy(self.settings)
+                run,
+                VerifyRequest.model_construct(**request),
+                audit_setup.verify_policy(self.settings),
             ),
         )
 

@@ -9,13 +9,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.jobs import deleted_files
+from filejobs_dagster.jobs.deleted_files.settings import DerivedSettings
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.settings import DerivedSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -63,7 +63,7 @@ class Files:
             trigger=Trigger("cli"),
             holder="the test",
         )
-        request = deleted_files.Request(
+        request = deleted_files.Request.model_construct(
             **{"restore_window": WINDOW, "derived": self.derived, **changes}
         )
 

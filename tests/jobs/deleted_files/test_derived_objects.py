@@ -14,7 +14,7 @@ from filejobs_dagster.jobs.collecting.refused import SourceRefused
 from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
 from filejobs_dagster.jobs.deleted_files.file_table import FileTable
-from filejobs_dagster.settings import DerivedSettings
+from filejobs_dagster.jobs.deleted_files.settings import DerivedSettings
 from tests.jobs.deleted_files.collecting import DAY, THUMBNAIL_SOURCE, THUMBNAILS
 from tests.postgres.backends import is_waiting, wait_until
 

@@ -80,7 +80,7 @@ class Sweeper:
             with ReferenceCheck(run.connection, bucket.sources) as references:
                 gate = self.gate(self.client, bucket, references, wait=wait_none())
                 storage = Storage("uploads", bucket, self.client, gate, references)
-                return multipart_uploads.run(run, Request(**limits), storage)
+                return multipart_uploads.run(run, Request.model_construct(**limits), storage)
 
         if self.adopted and mode == "live":
             self.adopt()

@@ -182,7 +182,7 @@ class World:
             holder="the test",
         )
         self.pruned_by.add(identity.run_id)
-        request = run_history.Request(keep=keep, **limits)
+        request = run_history.Request.model_construct(keep=keep, **limits)
         return conduct(
             Ticket(identity, pace=Pace(final_word=timedelta(seconds=3))),
             self.installation.database,

@@ -315,7 +315,7 @@ def test_an_instance_that_goes_with_the_process_is_left_alone_and_said(world: Wo
 
 
 def test_less_than_a_week_is_refused() -> None:
-    with pytest.raises(ValueError, match="the least is 7 days"):
+    with pytest.raises(ValueError, match="under the floor of 7d"):
         Request(keep=timedelta(days=6))
 
 

@@ -16,13 +16,13 @@ from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
 from filejobs_dagster.jobs.storage_orphans import Request, Storage
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.registry import BY_NAME
-from filejobs_dagster.settings.orphans import BreakersSettings
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Sweeper:
             with ReferenceCheck(run.connection, bucket.sources) as references:
                 gate = self.gate(self.client, bucket, references)
                 storage = Storage("uploads", bucket, self.client, gate, references)
-                return storage_orphans.run(run, Request(**limits), storage)
+                return storage_orphans.run(run, Request.model_construct(**limits), storage)
 
         if self.adopted and mode == "live":
             self.adopt()

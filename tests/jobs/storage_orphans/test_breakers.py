@@ -12,7 +12,7 @@ from filejobs_dagster.jobs.storage_orphans.breakers import (
     Stranger,
     read_breakers,
 )
-from filejobs_dagster.settings.orphans import BreakersSettings
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 
 LIMITS = BreakersSettings()
 SANE = Numbers(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.jobs.storage_orphans import ReportPlace
+from filejobs_dagster.jobs.storage_orphans import ReportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.jobs.storage_orphans.conftest import Sweeper
 
@@ -22,18 +22,18 @@ HEADING_ROWS = 10
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> ReportPlace:
-    return ReportPlace(folder=tmp_path / "lists")
+def place(tmp_path: Path) -> ReportSettings:
+    return ReportSettings(folder=str(tmp_path / "lists"))
 
 
-def written_by(sweep: Sweeper, place: ReportPlace) -> Path:
+def written_by(sweep: Sweeper, place: ReportSettings) -> Path:
     """The list of a dry run over some orphans."""
     sweep.put("files/used", *ORPHANS)
     sweep.refer("files/used")
     outcome = sweep("dry", report_to=place)
     assert outcome.ok, outcome.error
     assert place.folder is not None
-    [path] = place.folder.iterdir()
+    [path] = Path(place.folder).iterdir()
     assert outcome.detail["report"] == str(path)
     return path
 
@@ -49,7 +49,7 @@ def edited(path: Path, change: Callable[[dict[str, str]], dict[str, str] | None]
         )
 
 
-def test_only_what_the_list_says_to_remove_goes(sweep: Sweeper, place: ReportPlace) -> None:
+def test_only_what_the_list_says_to_remove_goes(sweep: Sweeper, place: ReportSettings) -> None:
     path = written_by(sweep, place)
 
     def review(line: dict[str, str]) -> dict[str, str] | None:
@@ -71,7 +71,7 @@ def test_only_what_the_list_says_to_remove_goes(sweep: Sweeper, place: ReportPla
 
 
 def test_what_changed_since_or_became_referenced_stays_although_the_list_says_remove(
-    sweep: Sweeper, place: ReportPlace
+    sweep: Sweeper, place: ReportSettings
 ) -> None:
     path = written_by(sweep, place)
     sweep.refer("files/a")
@@ -83,7 +83,9 @@ def test_what_changed_since_or_became_referenced_stays_although_the_list_says_re
     assert sweep.installation.keys() >= {"files/a", "files/c"}
 
 
-def test_a_list_cannot_add_an_object_that_is_no_orphan(sweep: Sweeper, place: ReportPlace) -> None:
+def test_a_list_cannot_add_an_object_that_is_no_orphan(
+    sweep: Sweeper, place: ReportSettings
+) -> None:
     path = written_by(sweep, place)
     edited(path, lambda line: {**line, "key": "files/used"})
     assert sweep(reviewed=str(path)).acted == 0
@@ -91,7 +93,7 @@ def test_a_list_cannot_add_an_object_that_is_no_orphan(sweep: Sweeper, place: Re
 
 
 def test_two_lines_that_contradict_each_other_keep_the_object(
-    sweep: Sweeper, place: ReportPlace
+    sweep: Sweeper, place: ReportSettings
 ) -> None:
     path = written_by(sweep, place)
     text = path.read_text()
@@ -100,7 +102,9 @@ def test_two_lines_that_contradict_each_other_keep_the_object(
     assert outcome.acted == len(ORPHANS) - 1
 
 
-def test_the_time_to_wait_holds_for_a_reviewed_list_too(sweep: Sweeper, place: ReportPlace) -> None:
+def test_the_time_to_wait_holds_for_a_reviewed_list_too(
+    sweep: Sweeper, place: ReportSettings
+) -> None:
     path = written_by(sweep, place)
     outcome = sweep(reviewed=str(path), confirm_after=timedelta(hours=1))
     assert outcome.ok
@@ -108,7 +112,7 @@ def test_the_time_to_wait_holds_for_a_reviewed_list_too(sweep: Sweeper, place: R
 
 
 def test_a_dry_run_of_a_reviewed_list_says_what_it_would_do(
-    sweep: Sweeper, place: ReportPlace
+    sweep: Sweeper, place: ReportSettings
 ) -> None:
     path = written_by(sweep, place)
     edited(path, lambda line: line if line["key"] == "files/a" else None)
@@ -131,7 +135,7 @@ def test_a_dry_run_of_a_reviewed_list_says_what_it_would_do(
     ],
 )
 def test_a_list_that_is_not_for_here_and_today_is_refused(
-    sweep: Sweeper, place: ReportPlace, old: str, new: str, words: str
+    sweep: Sweeper, place: ReportSettings, old: str, new: str, words: str
 ) -> None:
     path = written_by(sweep, place)
     text = path.read_text()
@@ -148,7 +152,7 @@ def test_a_list_in_the_bucket_is_written_outside_of_what_is_owned_and_read_from_
 ) -> None:
     sweep.put("files/used", *ORPHANS)
     sweep.refer("files/used")
-    outcome = sweep("dry", report_to=ReportPlace(prefix="lists/"))
+    outcome = sweep("dry", report_to=ReportSettings(prefix="lists/"))
     where = outcome.detail["report"]
     assert where.startswith(f"s3://{sweep.installation.bucket}/lists/storage_orphans-")
     assert sweep(reviewed=where).acted == len(ORPHANS)
@@ -157,7 +161,7 @@ def test_a_list_in_the_bucket_is_written_outside_of_what_is_owned_and_read_from_
 
 
 def test_the_list_names_what_is_kept_and_why_and_says_keep(
-    sweep: Sweeper, place: ReportPlace
+    sweep: Sweeper, place: ReportSettings
 ) -> None:
     sweep.put("files/Mixed.JPG", "files/../dots")
     sweep.refer("files/mixed.jpg")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.jobs.storage_orphans import Override, ReportPlace, marks
+from filejobs_dagster.jobs.storage_orphans import Override, ReportSettings, marks
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
-from filejobs_dagster.settings.orphans import BreakersSettings
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 from tests.jobs.storage_orphans.odd_keys import ODD_KEYS, ORPHAN, PROTECT, REWRITES
 
@@ -217,7 +217,7 @@ def test_a_blocked_run_names_its_list_and_the_source_with_no_key_in_owns(
     sweep.installation.document["buckets"]["uploads"]["sources"] = [
         {"name": "posters", "sql": "SELECT 'https://cdn.test/p%20 1.png?width=200'::text"}
     ]
-    place = ReportPlace(folder=tmp_path / "lists")
+    place = ReportSettings(folder=str(tmp_path / "lists"))
     outcome = sweep("dry", breakers=BreakersSettings(), report_to=place)
     [path] = (tmp_path / "lists").iterdir()
     assert f"Read the samples and the list {path}." in str(outcome.error)
@@ -268,7 +268,9 @@ def test_an_override_passes_over_one_breaker_for_one_run_and_its_reason_is_recor
 ) -> None:
     sweep.put(*(f"files/{number}" for number in range(9)), "files/used")
     sweep.refer("files/used")
-    override = Override(("orphan_fraction",), "ten years of leftovers, looked through by hand")
+    override = Override(
+        breakers=("orphan_fraction",), reason="ten years of leftovers, looked through by hand"
+    )
     for _ in range(2):
         outcome = sweep(breakers=BreakersSettings(), override=override)
         assert outcome.ok, outcome.error
@@ -285,8 +287,8 @@ def test_an_override_passes_over_one_breaker_for_one_run_and_its_reason_is_recor
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        (Override(("marker",), "please"), "which is no breaker"),
-        (Override(("orphan_fraction",), " "), "without a reason"),
+        (Override(breakers=("marker",), reason="please"), "which is no breaker"),
+        (Override(breakers=("orphan_fraction",), reason=" "), "without a reason"),
     ],
 )
 def test_an_override_of_the_marker_or_without_a_reason_is_refused(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects import removing, sending
-from filejobs_dagster.settings.orphans import BreakersSettings
 
 if TYPE_CHECKING:
     from tests.jobs.storage_orphans.conftest import Sweeper

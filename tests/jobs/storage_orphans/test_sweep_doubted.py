@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -13,15 +13,14 @@ from moto.s3.models import s3_backends
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.guard import Refusal
-from filejobs_dagster.jobs.storage_orphans.request import Override
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings, Override
 from filejobs_dagster.registry import BY_NAME, JOBS
-from filejobs_dagster.settings.orphans import BreakersSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from filejobs_dagster.registry import RegisteredJob
+    from filejobs_dagster.collector import Collector
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 
@@ -34,7 +33,7 @@ def put_so_long_ago(sweep: Sweeper, days: Mapping[str, int]) -> None:
         there[key].last_modified = now - timedelta(days=ago)
 
 
-def enter(sweep: Sweeper, job: RegisteredJob) -> None:
+def enter(sweep: Sweeper, job: Collector[Any, Any]) -> None:
     installation = sweep.installation
     door = Door(job, installation.settings(), sweep.client, entry="uploads")
     with installation.database.connect("door") as connection:
@@ -78,7 +77,7 @@ def test_a_database_that_looks_older_than_the_bucket_is_not_believed(sweep: Swee
     assert sweep.candidates() == {}
 
     # Every job that goes by rows is told, until somebody says for the record that they are right.
-    override = Override(("database_older",), "the uploads of these days failed")
+    override = Override(breakers=("database_older",), reason="the uploads of these days failed")
     assert sweep("dry", breakers=BreakersSettings(), override=override).ok
     for job in JOBS:
         if job.touches & Doubt.protects:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.jobs.storage_orphans import Override, ReportPlace
+from filejobs_dagster.jobs.storage_orphans import Override, ReportSettings
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.locks import exclusive_lock, lock_number
-from filejobs_dagster.settings.orphans import BreakersSettings
 from tests.jobs.storage_orphans.recording import recording
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def test_a_dry_run_asks_storage_to_change_nothing_and_writes_no_row_but_its_book
     for _ in range(2):
         outcome = sweep(
             "dry",
-            report_to=ReportPlace(folder=tmp_path / "lists"),
+            report_to=ReportSettings(folder=str(tmp_path / "lists")),
             breakers=BreakersSettings(),
-            override=Override(("orphan_fraction",), "to see what would happen"),
+            override=Override(breakers=("orphan_fraction",), reason="to see what would happen"),
         )
         assert outcome.ok, outcome.error
     assert outcome.detail["override"]["reason"] == "to see what would happen"
@@ -91,7 +91,7 @@ def test_control_a_live_run_is_seen_by_the_recording_server(
 def test_the_list_in_the_bucket_is_the_only_object_that_a_dry_run_writes(
     sweep: Sweeper, recorder: Recorder
 ) -> None:
-    assert sweep("dry", report_to=ReportPlace(prefix="lists/")).ok
+    assert sweep("dry", report_to=ReportSettings(prefix="lists/")).ok
     [(method, path)] = recorder.writes
     assert method == "PUT"
     assert path.startswith(f"/{sweep.installation.bucket}/lists/storage_orphans-")

@@ -10,10 +10,10 @@ import pytest
 
 from filejobs_dagster.door import clocks
 from filejobs_dagster.jobs.storage_orphans import passing
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects.listing import list_objects
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.unknown import ReferencesUnknown
-from filejobs_dagster.settings.orphans import BreakersSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,11 +239,11 @@ def test_a_run_whose_time_is_over_before_the_pass_is_complete_concludes_nothing(
 def test_a_list_that_cannot_be_written_fails_the_run_before_anything_is_deleted(
     full: Sweeper, tmp_path: Path
 ) -> None:
-    from filejobs_dagster.jobs.storage_orphans import ReportPlace  # noqa: PLC0415
+    from filejobs_dagster.jobs.storage_orphans import ReportSettings  # noqa: PLC0415
 
     in_the_way = tmp_path / "file"
     in_the_way.write_text("no folder")
-    outcome = full(report_to=ReportPlace(folder=in_the_way))
+    outcome = full(report_to=ReportSettings(folder=str(in_the_way)))
     assert "could not be written" in str(outcome.error)
     assert unharmed(full)
 

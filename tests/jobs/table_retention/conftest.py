@@ -17,11 +17,14 @@ from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
 from filejobs_dagster.jobs.table_retention.look import Plan
 from filejobs_dagster.jobs.table_retention.resolving import resolve
 from filejobs_dagster.jobs.table_retention.session import reading
+from filejobs_dagster.jobs.table_retention.settings import (
+    RetentionRuleSettings,
+    TableRetentionSettings,
+)
 from filejobs_dagster.jobs.table_retention.work import Work
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.settings import RetentionRuleSettings, TableRetentionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -77,7 +80,7 @@ class Keeper:
             trigger=Trigger("cli"),
             holder="the test",
         )
-        request = table_retention.Request(rules=settings.rules, **limits)
+        request = table_retention.Request.model_construct(rules=settings.rules, **limits)
         outcome = conduct(
             Ticket(identity, pace=QUICK),
             self.database,

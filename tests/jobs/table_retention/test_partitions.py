@@ -12,7 +12,7 @@ from filejobs_dagster.jobs.table_retention.partitions import partitions_past, re
 from tests.jobs.table_retention.conftest import looking, plan_of, rule
 
 if TYPE_CHECKING:
-    from filejobs_dagster.settings import RetentionRuleSettings
+    from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
     from tests.jobs.table_retention.conftest import Keeper
 
 NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)

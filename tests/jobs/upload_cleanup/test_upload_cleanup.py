@@ -11,7 +11,7 @@ import pytest
 from filejobs_dagster.jobs.upload_cleanup import removal
 from filejobs_dagster.jobs.upload_cleanup.claims import Span, candidates, claim
 from filejobs_dagster.jobs.upload_cleanup.looking import look
-from filejobs_dagster.jobs.upload_cleanup.request import Request
+from filejobs_dagster.jobs.upload_cleanup.settings import Request
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck

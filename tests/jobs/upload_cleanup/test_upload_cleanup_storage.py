@@ -10,7 +10,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup.request import BackOff
 from filejobs_dagster.objects import client as client_module
 from filejobs_dagster.objects.client import make_client
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events
@@ -217,10 +216,9 @@ def test_one_poison_item_does_not_hold_up_the_others_and_becomes_a_dead_letter(
     scene: Scene,
 ) -> None:
     poison, *others = [scene.cancelled() for _ in range(5)]
-    few = BackOff(max_attempts=3)
 
     scene.store.fault = scene.refusing(poison)
-    first = scene.clean(back_off=few)
+    first = scene.clean(max_attempts=3)
     assert first.ok
     assert first.detail["classes"] == {"deleted": 4, "left for later": 1}
     assert first.detail["swept"] is False
@@ -229,10 +227,10 @@ def test_one_poison_item_does_not_hold_up_the_others_and_becomes_a_dead_letter(
     row = scene.uploads.row(poison)
     assert (row["state"], row["attempts"], row["dead_at"]) == ("cleanup", 1, None)
 
-    assert scene.clean(back_off=few).scanned == 0, "its pause is not over"
+    assert scene.clean(max_attempts=3).scanned == 0, "its pause is not over"
     for _ in range(2):
         scene.uploads.due_now()
-        last = scene.clean(back_off=few)
+        last = scene.clean(max_attempts=3)
     assert last.detail["dead_letters"] == 1
     assert last.detail["classes"] == {"dead letter": 1}
     assert scene.uploads.row(poison)["dead_at"] is not None
@@ -240,7 +238,7 @@ def test_one_poison_item_does_not_hold_up_the_others_and_becomes_a_dead_letter(
     assert (event["storage_key"], event["attempt"]) == (poison.key, 3)
 
     scene.uploads.due_now()
-    quiet = scene.clean(back_off=few)
+    quiet = scene.clean(max_attempts=3)
     assert quiet.ok
     assert (quiet.scanned, quiet.detail["dead_letters"]) == (0, 1)
     assert quiet.detail["oldest_left"] is not None
@@ -257,11 +255,11 @@ def test_a_few_poison_items_alone_become_dead_letters_and_hold_up_no_question(
     scene.store.objects.add(asked.key)
     scene.uploads.call("mark_uncertain", asked.id, "a timeout")
 
-    assert scene.clean(back_off=BackOff(max_attempts=2)).detail["classes"] == {
+    assert scene.clean(max_attempts=2).detail["classes"] == {
         "left for later": 2, "uncertain, resolved: stored": 1,
     }  # fmt: skip
     scene.uploads.due_now()
-    last = scene.clean(back_off=BackOff(max_attempts=2))
+    last = scene.clean(max_attempts=2)
 
     assert not last.ok, "a run in which every row failed has failed"
     assert last.detail["dead_letters"] == 2
@@ -278,7 +276,7 @@ def test_a_right_that_is_missing_makes_no_dead_letters(
         lambda request: Answer(body=result(refused=dict.fromkeys(request.named_keys(), "Denied")))
     )
 
-    outcome = scene.clean(back_off=BackOff(max_attempts=1), batch_size=batch_size)
+    outcome = scene.clean(max_attempts=1, batch_size=batch_size)
 
     assert outcome.error is not None
     assert f"refused {rows} objects in a row" in outcome.error
@@ -291,9 +289,10 @@ def test_no_number_of_attempts_makes_a_pause_that_no_interval_can_hold(scene: Sc
         scene.uploads.change(upload, "attempts = 500")
     scene.uploads.claimed_by_another(abandoned)
     scene.store.fault = scene.refusing(refused)
-    slow = BackOff(timedelta(hours=23), timedelta(days=7), max_attempts=1000)
 
-    assert scene.clean(back_off=slow).detail["classes"] == {"left for later": 1}
+    assert scene.clean(
+        retry_after=timedelta(hours=23), retry_at_most=timedelta(days=7), max_attempts=1000
+    ).detail["classes"] == {"left for later": 1}
 
     pauses = scene.installation.execute(
         "SELECT next_attempt_at > clock_timestamp() + interval '3 days' FROM upload"
@@ -321,7 +320,7 @@ def test_the_pause_grows_up_to_the_cap_and_is_never_the_same(scene: Scene) -> No
         assert full / 2 - 5 <= pause <= full
     scene.uploads.change(upload, "attempts = 30, dead_at = NULL")
     scene.uploads.due_now()
-    scene.clean(back_off=BackOff(max_attempts=100))
+    scene.clean(max_attempts=100)
     capped = scene.installation.value(
         "SELECT extract(epoch FROM next_attempt_at - clock_timestamp())::float"
         " FROM upload WHERE id = %s",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup import count_due, removal, uncertain_statements
+from filejobs_dagster.jobs.upload_cleanup import removal, uncertain_statements
+from filejobs_dagster.jobs.upload_cleanup.due import count_due
 from filejobs_dagster.jobs.upload_cleanup.looking import look
 from filejobs_dagster.objects.heads import look_at_targets
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events

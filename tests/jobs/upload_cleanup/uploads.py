@@ -167,7 +167,7 @@ class Cleaner:
                     purge_versions=bucket.purge_versions,
                     endpoint_url=bucket.endpoint_url,
                 )
-                return upload_cleanup.run(run, Request(**limits), storage)
+                return upload_cleanup.run(run, Request.model_construct(**limits), storage)
 
         ticket = Ticket(identity, window=window, pace=QUICK)
         return conduct(

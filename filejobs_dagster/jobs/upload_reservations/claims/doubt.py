@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.ledger.sanitize import DEFAULT_LIMIT, bounded
 
 if TYPE_CHECKING:
-    from filejobs_dagster.settings import ReservationSourceSettings
+    from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
 
 WAIVER = "claim_checked_by_hand"
 """The key by which an operator vouches for a claim."""

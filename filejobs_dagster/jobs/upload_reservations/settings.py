@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.jobs.job import JobSettings
+from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
 from filejobs_dagster.settings.other_database import OtherDatabase
-from filejobs_dagster.settings.section import Section
+from filejobs_dagster.settings.problems import mistake
+from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.statements import AuditStatement, CandidateQuery, ClaimStatement
 from filejobs_dagster.settings.values import Text, between
+
+if TYPE_CHECKING:
+    from filejobs_dagster.settings import Settings
+    from filejobs_dagster.settings.secrets import Secret
+
+JOB = "upload_reservations"
 
 
 class ReservationSourceSettings(Section):
@@ -62,21 +70,41 @@ class ReservationSourceSettings(Section):
 class UploadReservationsSettings(JobSettings):
     """What `upload_reservations` can be told."""
 
-    limit: StrictInt = Field(
+    limit: Annotated[
+        StrictInt,
+        Run(
+            "Most reservations to collect in this run, {least} to {most}; the oldest first. What "
+            "is left is reported as truncated."
+        ),
+    ] = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
         description="The most reservations one run removes. The rest waits for the next run.",
         examples=[10_000],
     )
-    batch_size: StrictInt = Field(
+    batch_size: Annotated[
+        StrictInt,
+        Run(
+            "Reservations in one transaction and objects in one delete request, {least} to {most}. "
+            "Smaller batches hold row locks for a shorter time."
+        ),
+    ] = Field(
         default=500,
         ge=1,
         le=1000,
         description="How many reservations one transaction claims.",
         examples=[500],
     )
-    grace: Annotated[Duration, between(timedelta(0), timedelta(days=30))] = Field(
+    grace: Annotated[
+        Duration,
+        between(timedelta(0), timedelta(days=30)),
+        Run(
+            "How long after its expiry a reservation is still left alone, with a unit: 0s, 15m, "
+            "2h; at most {most}.",
+            patient=True,
+        ),
+    ] = Field(
         default=timedelta(0),
         description="How long a reservation is still left alone after it expired.",
         examples=["10m"],
@@ -107,3 +135,45 @@ class UploadReservationsSettings(JobSettings):
             }
         ],
     )
+
+    @classmethod
+    def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
+        """Find a table in a database that no source of its bucket is asked in."""
+        table = part(said, "source")
+        if table is None or around.entry is None:
+            return
+        sources = around.buckets[around.entry].get("sources")
+        places = [part(one, "database") for one in items(sources)]
+        if part(table, "database") not in places:
+            yield (
+                ("jobs", JOB, "source"),
+                mistake(
+                    f"buckets.{around.entry}.sources has no query in the same database, so the "
+                    "gate would not know which keys the table still names",
+                    "add a source whose query returns the key of every row that still needs its "
+                    "object, with the same `database`",
+                ),
+            )
+
+    def addresses(self) -> Iterator[Secret]:
+        """The database of the operator's table."""
+        if self.source is not None and self.source.database is not None:
+            yield self.source.database.url
+
+
+class Request(OneRun, UploadReservationsSettings):
+    """What one run does."""
+
+    count_bytes: Annotated[
+        StrictBool,
+        Run(
+            "Ask storage for the size of each object before it goes: at most one request an "
+            "object, and the only way to know bytes freed and uploads that never arrived."
+        ),
+    ] = True
+
+
+def reservation_source(settings: Settings) -> ReservationSourceSettings | None:
+    """The operator's table of reservations, or None where it is the project's table `file`."""
+    job = settings.jobs.get(JOB)
+    return job.source if isinstance(job, UploadReservationsSettings) else None

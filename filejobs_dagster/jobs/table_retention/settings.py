@@ -17,10 +17,12 @@ from filejobs_dagster.settings.conditions import (
     name_of,
 )
 from filejobs_dagster.settings.durations import Duration, duration_in
-from filejobs_dagster.settings.jobs.job import JobSettings
+from filejobs_dagster.settings.job import JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section
 from filejobs_dagster.settings.values import Text, between
+
+JOB = "table_retention"
 
 
 class ChildTableSettings(Section):
@@ -157,7 +159,13 @@ def _too_late(said: Mapping[str, Any]) -> Iterator[Found]:
 class TableRetentionSettings(JobSettings):
     """What `table_retention` can be told."""
 
-    limit: StrictInt = Field(
+    limit: Annotated[
+        StrictInt,
+        Run(
+            "Most rows to delete and scrub in this run, over all rules, {least} to {most}. What is "
+            "left is reported as truncated."
+        ),
+    ] = Field(
         default=1_000_000,
         ge=1,
         le=100_000_000,
@@ -199,3 +207,16 @@ class TableRetentionSettings(JobSettings):
                     ),
                 )
             first.setdefault(name, index)
+
+
+class Request(OneRun, TableRetentionSettings):
+    """Which rules one run carries out, and how far it goes."""
+
+    only: Annotated[
+        tuple[str, ...],
+        Run(
+            "Names of the rules to carry out; empty for all. A run of some of them does not count "
+            "as a run of the job.",
+            called="rules",
+        ),
+    ] = ()

@@ -1,19 +1,21 @@
 """What `upload_cleanup` can be told."""
 
-# pydantic reads the annotations when the module runs, so nothing may move under TYPE_CHECKING.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StrictInt
 
 from filejobs_dagster.settings.durations import Duration, Wait, duration_in, format_duration
-from filejobs_dagster.settings.jobs.job import JobSettings
+from filejobs_dagster.settings.job import JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.section import Found
 from filejobs_dagster.settings.values import Text, between
+
+JOB = "upload_cleanup"
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -24,7 +26,13 @@ _DAY = timedelta(days=1)
 class UploadCleanupSettings(JobSettings):
     """What `upload_cleanup` can be told."""
 
-    limit: StrictInt = Field(
+    limit: Annotated[
+        StrictInt,
+        Run(
+            "Most cancelled uploads to take in this run, {least} to {most}, those first that are "
+            "due the longest. What is left is reported as truncated."
+        ),
+    ] = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
@@ -32,7 +40,10 @@ class UploadCleanupSettings(JobSettings):
         "asks about. The rest waits for the next run.",
         examples=[10_000],
     )
-    batch_size: StrictInt = Field(
+    batch_size: Annotated[
+        StrictInt,
+        Run("Uploads in one transaction and objects in one delete request, {least} to {most}."),
+    ] = Field(
         default=100,
         ge=1,
         le=1000,
@@ -64,7 +75,14 @@ class UploadCleanupSettings(JobSettings):
         description="The longest pause between two attempts.",
         examples=["6h"],
     )
-    writing_limit: Annotated[Duration, between(_DAY, timedelta(days=365))] = Field(
+    writing_limit: Annotated[
+        Duration,
+        between(_DAY, timedelta(days=365)),
+        Run(
+            "A writer that gave no sign of life for longer is uncertain, and storage is asked "
+            "about its object, with a unit: 24h, 7d; at least {least}, at most {most}."
+        ),
+    ] = Field(
         default=timedelta(days=7),
         description="A writer that gave no sign of life for longer is uncertain, and storage is "
         "asked about its object. The floor is 24h: longer than your longest upload.",
@@ -86,3 +104,37 @@ class UploadCleanupSettings(JobSettings):
         if first is not None and longest is not None and first > longest:
             found = f"it is {format_duration(longest)}, and retry_after {format_duration(first)}"
             yield ("retry_at_most",), mistake(found, "write a pause that is not the shorter one")
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """The pause before a row is tried again.
+
+    Up to half of it is left out by chance, so that rows do not move in step.
+
+    Attributes:
+        first: After the first attempt; each further one doubles it.
+        longest: The cap.
+        max_attempts: So many attempts make a dead letter.
+    """
+
+    first: timedelta
+    longest: timedelta
+    max_attempts: int
+
+
+class Request(OneRun, UploadCleanupSettings):
+    """What one run does.
+
+    Attributes:
+        lease: How long a claim keeps other workers away; a longer pause loses it.
+        look_again: Between two looks at a legal hold, and at what stays uncertain.
+    """
+
+    lease: ClassVar[timedelta] = timedelta(minutes=10)
+    look_again: ClassVar[timedelta] = _DAY
+
+    @property
+    def back_off(self) -> BackOff:
+        """When a row is tried again, and how often."""
+        return BackOff(self.retry_after, self.retry_at_most, self.max_attempts)

@@ -1,10 +1,16 @@
-"""What every job of `filejobs.yaml` can be told: when it runs, how far it goes, when it is late."""
+"""What every job of `filejobs.yaml` can be told: when it runs, how far it goes, when it is late.
+
+A job's own settings are a subclass that stands beside the job. Each field is said once: its type,
+bounds, default, the words of the file and, with `Run`, the words of the Launchpad where a single
+run may be told something else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
@@ -14,8 +20,55 @@ from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.section import Found, Section
 from filejobs_dagster.settings.values import Owner, between
 
+if TYPE_CHECKING:
+    from filejobs_dagster.settings.model import Settings
+    from filejobs_dagster.settings.secrets import Secret
+
 _SECOND = timedelta(seconds=1)
 _SAY_WHEN = "say when: give `schedule` or `by_hand: true`"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Marks a field, in its `Annotated`, that the config of a single run can set.
+
+    Attributes:
+        words: What the Launchpad says of it; `{least}` and `{most}` stand for the field's bounds.
+        patient: True when a longer duration leaves more alone. A run that is more patient than the
+            settings is a success, and does not count as having swept.
+        called: Its name in run config, where that is not the field's.
+        otherwise: What it is without run config, where that stands elsewhere in the settings.
+        default: How people write the default, where that is another unit: 60s, not 1m.
+    """
+
+    words: str
+    patient: bool = False
+    called: str | None = None
+    otherwise: Callable[[Settings], Any] | None = None
+    default: str | None = None
+
+
+NO_FURTHER_BATCH = Run(
+    "No further batch is begun after this time, with a unit: 30m, 2h; at most {most}."
+)
+MaxRuntime = Annotated[Wait, between(_SECOND, timedelta(hours=24))]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What stands around a job in the file, for mistakes that no section shows alone.
+
+    Nothing about the values is certain: this is what the file has, not what is right.
+
+    Attributes:
+        entry: The entry of `buckets` that the job means, when it exists.
+        buckets: All entries.
+        audit: The section `audit`.
+    """
+
+    entry: str | None
+    buckets: Mapping[str, Mapping[str, Any]]
+    audit: Mapping[str, Any]
 
 
 class JobSettings(Section):
@@ -45,7 +98,7 @@ class JobSettings(Section):
         description="The most items one run acts on. The rest waits for the next run.",
         examples=[10_000],
     )
-    max_runtime: Annotated[Wait, between(_SECOND, timedelta(hours=24))] = Field(
+    max_runtime: Annotated[MaxRuntime, NO_FURTHER_BATCH] = Field(
         default=timedelta(minutes=30),
         description="How long one run may take before it stops and says so.",
         examples=["30m"],
@@ -75,6 +128,24 @@ class JobSettings(Section):
             yield (), mistake("nothing says when it runs", _SAY_WHEN)
         yield from _always_stale(said)
 
+    @classmethod
+    def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
+        """Find what the job's settings and the rest of the file say against each other.
+
+        Args:
+            said: The job's section as the file has it.
+            around: The rest.
+
+        Yields:
+            Mistakes, each with its path from the top of the file.
+        """
+        del said, around
+        yield from ()
+
+    def addresses(self) -> Iterator[Secret]:
+        """The connection strings of databases that only this job knows."""
+        yield from ()
+
 
 def _always_stale(said: Mapping[str, Any]) -> Iterator[Found]:
     """Find a threshold that passes before the next run can begin: an alarm that always rings."""
@@ -89,3 +160,17 @@ def _always_stale(said: Mapping[str, Any]) -> Iterator[Found]:
                 f"write more than {longer}, by what the longest run takes",
             ),
         )
+
+
+class OneRun:
+    """Beside a job's settings as a base: the same settings with one run's config applied.
+
+    When the job runs is no question any more. Fields that only a run can be told are added here;
+    the file knows nothing of them.
+    """
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at nothing: the settings were looked at when they were read."""
+        del said
+        yield from ()

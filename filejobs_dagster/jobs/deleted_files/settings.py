@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.jobs.job import JobSettings
+from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
+from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
-from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.statements import DerivedStatement
 from filejobs_dagster.settings.values import Text, between
+
+JOB = "deleted_files"
 
 
 class DerivedSettings(Section):
@@ -33,14 +36,26 @@ class DerivedSettings(Section):
 class DeletedFilesSettings(JobSettings):
     """What `deleted_files` can be told."""
 
-    limit: StrictInt = Field(
+    limit: Annotated[
+        StrictInt,
+        Run(
+            "Most deleted files to collect in this run, {least} to {most}; the oldest first. What "
+            "is left is reported as truncated."
+        ),
+    ] = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
         description="The most deleted files one run removes. The rest waits for the next run.",
         examples=[10_000],
     )
-    batch_size: StrictInt = Field(
+    batch_size: Annotated[
+        StrictInt,
+        Run(
+            "Deleted files in one transaction, {least} to {most}. Smaller batches hold row locks "
+            "for a shorter time."
+        ),
+    ] = Field(
         default=500,
         ge=1,
         le=1000,
@@ -77,3 +92,32 @@ class DeletedFilesSettings(JobSettings):
         """Look at when it runs, and at the names of derived objects."""
         yield from super().across(said)
         yield from repeated_names(said.get("derived"), "derived", "derived query")
+
+    @classmethod
+    def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
+        """Find derived objects of a bucket without a source in the project's own database."""
+        if not said.get("derived") or around.entry is None:
+            return
+        sources = around.buckets[around.entry].get("sources")
+        if any(part(one, "database") is None for one in items(sources)):
+            return
+        yield (
+            ("jobs", JOB, "derived"),
+            mistake(
+                f"buckets.{around.entry}.sources has no query in the project's own database, so "
+                "the gate would not know which keys the derived rows of other files still name",
+                "add a source whose query returns every key of the same table",
+            ),
+        )
+
+
+class Request(OneRun, DeletedFilesSettings):
+    """What one run does. The restore window is not its choice: what can be restored stays."""
+
+    count_bytes: Annotated[
+        StrictBool,
+        Run(
+            "Ask storage for the size of each object before it goes: at most one request an "
+            "object, and the only way to know bytes freed and objects that were missing."
+        ),
+    ] = True

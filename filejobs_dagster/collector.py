@@ -1,0 +1,190 @@
+"""What a collector declares; everything else is made of it.
+
+One declaration is a job: its op and its config in the Launchpad, its schedule and its early start,
+its resources, its section in `filejobs.yaml` and in the JSON Schema, its part of the doctor, and
+the guards of the door that its live runs pass. `docs/adding-a-job.md` shows one.
+
+A declaration is read by `filejobs status` and whenever settings are read, so its module imports
+nothing heavy: neither Dagster nor boto3. What the work needs is imported inside `run`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from filejobs_dagster.settings.job import JobSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import timedelta
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.doctor.finding import Finding
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.run_history.history import History
+    from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.objects.gate import Gate
+    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.references.check import ReferenceCheck
+    from filejobs_dagster.settings import BucketSettings, Settings
+
+Touch = Literal["rows", "objects", "multipart uploads", "chain"]
+"""What a live run changes: rows of tables, objects or half-sent uploads of a bucket, the audit
+chain."""
+
+BYTES: frozenset[Touch] = frozenset({"objects", "multipart uploads"})
+
+S = TypeVar("S", bound=JobSettings)
+R = TypeVar("R", bound=JobSettings)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The bucket of a job, opened for one run.
+
+    Attributes:
+        entry: Its name in the settings.
+        bucket: What the settings say of it.
+        client: Lists and looks; it deletes nothing.
+        gate: The only way to delete.
+        references: The gate's sources, which must all answer before anything is claimed.
+        scratch: Where long lists of keys are sorted; None for the system's temporary folder.
+    """
+
+    entry: str
+    bucket: BucketSettings
+    client: S3Client
+    gate: Gate
+    references: ReferenceCheck
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run is given beside its settings.
+
+    Attributes:
+        settings: The whole file.
+        client: Of the job's bucket; None for a job that deletes no bytes.
+        history: What Dagster keeps of runs.
+    """
+
+    settings: Settings
+    client: S3Client | None
+    history: History
+
+    @contextmanager
+    def storage(self, run: RunContext) -> Iterator[Storage]:
+        """Open the job's bucket: its sources of references, and the gate in front of it.
+
+        Raises:
+            TypeError: The job deletes no bytes.
+        """
+        from filejobs_dagster.objects.gate import Gate  # noqa: PLC0415 (boto3)
+        from filejobs_dagster.references.check import ReferenceCheck  # noqa: PLC0415 (boto3)
+
+        entry, bucket = self.settings.bucket_of(run.identity.job)
+        if self.client is None:
+            raise TypeError(f"{run.identity.job} declares that it deletes no bytes")
+        scratch = self.settings.scratch_dir
+        with ReferenceCheck(
+            run.connection, bucket.sources, schema=run.database.schema
+        ) as references:
+            yield Storage(
+                entry=entry,
+                bucket=bucket,
+                client=self.client,
+                gate=Gate(self.client, bucket, references),
+                references=references,
+                scratch=None if scratch is None else Path(scratch),
+            )
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What the doctor looks at for a job.
+
+    Attributes:
+        name: What a finding is called when the look itself breaks or cannot be made.
+        look: The look, with an open connection. Nothing is changed by it.
+        needs_database: False when it says something without a connection too; None is then given.
+    """
+
+    name: str
+    look: Callable[[Database, Any], Iterable[Finding]]
+    needs_database: bool = True
+
+
+@dataclass(frozen=True)
+class EarlyStart:
+    """What starts a live job before its schedule does: a sensor.
+
+    Attributes:
+        suffix: What its name ends in, after the job's.
+        every: Between two looks.
+        description: What the web UI says of it.
+        if_dry: Why a dry run is not started.
+        why_not: Looks, and says why no run is to be started now; None starts one.
+    """
+
+    suffix: str
+    every: timedelta
+    description: str
+    if_dry: str
+    why_not: Callable[[Database, Connection], str | None]
+
+
+@dataclass(frozen=True)
+class Collector(Generic[S, R]):
+    """A job.
+
+    Attributes:
+        name: The job's name in Dagster, in `filejobs.yaml` and in `job_run.job`.
+        summary: One sentence that says what it takes away or states.
+        touches: What its live runs change. The guards of the door are chosen by this alone; empty
+            for a job that changes nothing in any mode: it has no live runs, and a dry one has done
+            all of it.
+        settings: What the file can tell it.
+        request: The same with the config of one run applied, and what only a run can be told.
+        run: The work: the life cycle around it is the house's.
+        partitioned: True when its items become collectable at a moment, so that a backfill can
+            take one day of them.
+        states_now: True when it states where things stand now, so that no run can make up for a
+            day that is over.
+        dry_run: What `dry_run` means, for the Launchpad.
+        works_on: The icons of the catalog, where they do not follow from `touches`.
+        privileges: What its role needs on tables of the project, for the doctor: table, privilege.
+        examine: What the doctor looks at, with the settings and the job's part of them.
+        due: What starts it early, with the same; None where the settings want no such thing.
+    """
+
+    name: str
+    summary: str
+    touches: frozenset[Touch]
+    settings: type[S]
+    request: type[R]
+    run: Callable[[RunContext, R, Resources], Outcome]
+    partitioned: bool = False
+    states_now: bool = False
+    dry_run: str = (
+        "true: report what would be collected and change nothing. false: collect. "
+        "(`allow_live: false` in filejobs.yaml forbids false.)"
+    )
+    works_on: frozenset[str] = frozenset()
+    privileges: tuple[tuple[str, str], ...] = ()
+    examine: Callable[[Settings, S], Examination | None] | None = None
+    due: Callable[[Settings, S], EarlyStart | None] | None = None
+
+    @property
+    def deletes_bytes(self) -> bool:
+        """True when it deletes bytes and therefore needs a bucket."""
+        return bool(self.touches & BYTES)
+
+    @property
+    def read_only(self) -> bool:
+        """True when it changes nothing in any mode."""
+        return not self.touches

@@ -1,0 +1,261 @@
+"""The three jobs of the audit chain: what they can be told, and what they are.
+
+What they sign with, where pins go and whom they believe stands in the section `audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, StrictInt
+
+from filejobs_dagster.collector import Collector
+from filejobs_dagster.settings.audit import RollingParts
+from filejobs_dagster.settings.cron import shortest_pause
+from filejobs_dagster.settings.durations import duration_in, format_duration
+from filejobs_dagster.settings.job import Around, JobSettings, MaxRuntime, OneRun, Run
+from filejobs_dagster.settings.problems import mistake
+from filejobs_dagster.settings.section import Found
+
+if TYPE_CHECKING:
+    from filejobs_dagster.collector import Resources
+    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.ledger.outcome import Outcome
+
+Check = Literal["full", "incremental", "rolling"]
+
+LongestChain = Annotated[
+    MaxRuntime,
+    Run(
+        "No further chain is begun after this time, and the run fails, with a unit: 30m, 2h; at "
+        "most {most}."
+    ),
+]
+
+
+class AuditSealSettings(JobSettings):
+    """What `audit_seal` can be told; what it signs with and where pins go stands in `audit`."""
+
+    max_runtime: LongestChain = Field(
+        default=timedelta(minutes=30),
+        description="How long one run may take before it stops and says so.",
+        examples=["30m"],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Refuse a limit: a chain left out would look sealed."""
+        yield from super().across(said)
+        yield from _every_chain(said)
+
+    @classmethod
+    def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
+        """Find an age of pins that each of them reaches before the next is made."""
+        most = duration_in(around.audit.get("max_pin_age"))
+        pause = shortest_pause(said.get("schedule"))
+        if most is None or pause is None or around.audit.get("pins") is None or most >= pause:
+            return
+        yield (
+            ("audit", "max_pin_age"),
+            mistake(
+                f"it is {format_duration(most)}, and audit_seal makes a pin every "
+                f"{format_duration(pause)}: sealing would read stopped in between",
+                f"write more than {format_duration(pause)}",
+            ),
+        )
+
+
+class AuditTrimSettings(JobSettings):
+    """What `audit_trim` can be told; how long events are kept stands in `audit`."""
+
+    limit: Annotated[
+        StrictInt,
+        Run(
+            "Most events to remove in this run, over all chains, {least} to {most}. What is left "
+            "is reported as truncated."
+        ),
+    ] = Field(
+        default=1_000_000,
+        ge=1,
+        le=100_000_000,
+        description="The most events one run removes, over all chains. The rest waits for the "
+        "next run.",
+        examples=[1_000_000],
+    )
+    batch_size: Annotated[
+        StrictInt,
+        Run("Events in one transaction, each with a receipt of its own, {least} to {most}."),
+    ] = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="How many events one transaction removes; each has a receipt of its own.",
+        examples=[10_000],
+    )
+
+    @classmethod
+    def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
+        """Find what `audit` must say before anything is removed."""
+        del said
+        if around.audit.get("retention") is None:
+            yield (
+                ("audit", "retention"),
+                mistake(
+                    "it is missing, and audit_trim removes events that are older",
+                    "write how long an event is kept, with a unit, such as 400d",
+                ),
+            )
+        if around.audit.get("pins") is None:
+            yield (
+                ("audit", "pins"),
+                mistake(
+                    "it is missing, and audit_trim removes only what a copy outside of the "
+                    "database covers",
+                    "write bucket and prefix, or a folder to try it out",
+                ),
+            )
+
+
+class AuditVerifySettings(JobSettings):
+    """What `audit_verify` can be told; whom it believes stands in `audit`."""
+
+    mode: Literal["dry"] = Field(
+        default="dry",
+        description="Always dry: verifying changes nothing, so there is no live mode.",
+        examples=["dry"],
+    )
+    check: Annotated[
+        Check,
+        Run(
+            "full: every event. incremental: those behind the newest pin. rolling: those, and one "
+            "part of the others each day."
+        ),
+    ] = Field(
+        default="full",
+        description="Which events are computed again: all, those behind the newest pin, or those "
+        "and the part of the day.",
+        examples=["rolling"],
+    )
+    max_runtime: LongestChain = Field(
+        default=timedelta(minutes=30),
+        description="How long one run may take before it stops and says so.",
+        examples=["30m"],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Refuse a limit: a chain left out would look verified."""
+        yield from super().across(said)
+        yield from _every_chain(said)
+
+
+def _every_chain(said: Mapping[str, Any]) -> Iterator[Found]:
+    if said.get("limit") is not None:
+        yield ("limit",), mistake("it takes every chain, whole", "leave limit out")
+
+
+class SealRequest(OneRun, AuditSealSettings):
+    """What one run does. No further chain is begun after `max_runtime`; then the run fails."""
+
+
+class TrimRequest(OneRun, AuditTrimSettings):
+    """What one run does."""
+
+
+class VerifyRequest(OneRun, AuditVerifySettings):
+    """What one run computes again. After `max_runtime` no further chain is begun: it fails."""
+
+    parts: Annotated[
+        RollingParts,
+        Run(
+            "In how many parts a rolling check takes what is sealed, {least} to {most}.",
+            otherwise=lambda settings: settings.audit.rolling,
+        ),
+    ] = 7
+
+
+def _seal(run: RunContext, request: SealRequest, has: Resources) -> Outcome:
+    from filejobs_dagster.jobs import audit_seal, audit_setup  # noqa: PLC0415 (heavy)
+    from filejobs_dagster.jobs.audit_troubles import teaching  # noqa: PLC0415 (heavy)
+
+    with teaching():
+        policy = audit_setup.seal_policy(has.settings)
+    return audit_seal.run(run, request, policy)
+
+
+def _trim(run: RunContext, request: TrimRequest, has: Resources) -> Outcome:
+    from filejobs_dagster.jobs import audit_setup, audit_trim  # noqa: PLC0415 (heavy)
+    from filejobs_dagster.jobs.audit_troubles import teaching  # noqa: PLC0415 (heavy)
+
+    with teaching():
+        policy = audit_setup.trim_policy(has.settings)
+    return audit_trim.run(run, request, policy)
+
+
+def _verify(run: RunContext, request: VerifyRequest, has: Resources) -> Outcome:
+    from filejobs_dagster.jobs import audit_setup, audit_verify  # noqa: PLC0415 (heavy)
+    from filejobs_dagster.jobs.audit_troubles import teaching  # noqa: PLC0415 (heavy)
+
+    with teaching():
+        policy = audit_setup.verify_policy(has.settings)
+    return audit_verify.run(run, request, policy)
+
+
+# SELECT … FOR UPDATE needs UPDATE as well.
+_READS = tuple(
+    (table, "SELECT")
+    for table in ("audit_event", "audit_seal", "audit_checkpoint", "audit_restore", "audit_hold")
+)
+
+SEAL = Collector(
+    name="audit_seal",
+    summary="States where each audit chain has reached, and pins it outside.",
+    touches=frozenset({"chain"}),
+    settings=AuditSealSettings,
+    request=SealRequest,
+    run=_seal,
+    states_now=True,
+    dry_run="true: verify, say what would be sealed, write neither seal nor pin. false: seal. "
+    "(`allow_live: false` in filejobs.yaml forbids false.)",
+    privileges=(
+        *_READS,
+        ("audit_seal", "INSERT"),
+        ("audit_pin", "SELECT"),
+        ("audit_pin", "INSERT"),
+    ),
+)
+
+TRIM = Collector(
+    name="audit_trim",
+    summary="Cuts a sealed and pinned prefix of the audit log.",
+    touches=frozenset({"chain"}),
+    settings=AuditTrimSettings,
+    request=TrimRequest,
+    run=_trim,
+    dry_run="true: verify, say what would go or be refused, remove nothing. false: remove. "
+    "(`allow_live: false` in filejobs.yaml forbids false.)",
+    privileges=(
+        *_READS,
+        ("audit_event", "DELETE"),
+        ("audit_checkpoint", "INSERT"),
+        ("audit_pin", "SELECT"),
+        ("audit_pin", "INSERT"),
+    ),
+)
+
+VERIFY = Collector(
+    name="audit_verify",
+    summary="Verifies the audit chains against seals and pins.",
+    touches=frozenset(),
+    settings=AuditVerifySettings,
+    request=VerifyRequest,
+    run=_verify,
+    states_now=True,
+    dry_run="Verifying changes nothing, so every run of it is a dry one, whatever stands here, and "
+    "counts as having verified.",
+    privileges=_READS,
+)
+
+JOBS: tuple[Collector[Any, Any], ...] = (SEAL, TRIM, VERIFY)

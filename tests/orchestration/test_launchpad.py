@@ -1,0 +1,126 @@
+"""What the Launchpad offers of every job, compared with what it has always offered.
+
+`launchpad.json` beside this file holds the config schema of every job: names, types, defaults,
+words, nested fields. People have run config of theirs in files and in tickets; a field that
+vanishes or takes another value is a break. Where a change is meant, write the file anew with
+`python -m tests.orchestration.test_launchpad`, and let the difference be read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from filejobs_dagster.orchestration.build import build_definitions
+from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.settings import Loaded, read_settings
+
+ROOT = Path(__file__).parents[2]
+KEPT = Path(__file__).with_name("launchpad.json")
+
+OTHER_LIMITS = """
+installation: other
+database: {url: {env: URL}}
+buckets: {uploads: {bucket: acme, owns: ["files/"], min_age: 48h}}
+audit: {retention: 400d, pins: {folder: /pins}, rolling: 9}
+jobs:
+  upload_reservations:
+    {by_hand: true, limit: 11, batch_size: 12, grace: 13m, max_runtime: 14m}
+  storage_orphans:
+    {by_hand: true, limit: 21, batch_size: 22, max_runtime: 23m, confirm_after: 24h, parts: 25,
+     wait_for_transactions: 26s}
+  upload_cleanup:
+    {by_hand: true, limit: 31, batch_size: 32, writing_limit: 33h, max_runtime: 34m}
+  multipart_uploads:
+    {by_hand: true, limit: 41, batch_size: 42, idle_for: 43h, ask_again_for: 44h, max_runtime: 45m}
+  deleted_files:
+    {by_hand: true, restore_window: 30d, limit: 51, batch_size: 52, max_runtime: 53m}
+  table_retention:
+    {by_hand: true, limit: 61, max_runtime: 62m,
+     rules: [{name: s, table: public.session, time: expires_at, delete_after: 1d}]}
+  audit_trim: {by_hand: true, limit: 71, batch_size: 72, max_runtime: 73m}
+  audit_seal: {by_hand: true, max_runtime: 81m}
+  audit_verify: {by_hand: true, check: rolling, max_runtime: 91m}
+  run_history: {by_hand: true, keep: 90d, limit: 101, batch_size: 102, max_runtime: 103m}
+"""
+"""Every limit that the settings and the Launchpad share, each with a number of its own."""
+
+
+class _EveryVariable(dict[str, str]):
+    """An environment in which every variable is set."""
+
+    def __contains__(self, name: object) -> bool:
+        return not str(name).startswith("FILEJOBS_ALLOW")
+
+    def __missing__(self, name: str) -> str:
+        return "postgresql://app@db.example.com/app" if name.endswith("URL") else "x" * 40
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 (it is `get` itself)
+
+
+def _loaded(which: str, folder: Path) -> Loaded:
+    if which == "broken":
+        return read_settings(folder / "nothing.yaml", {})
+    if which == "other limits":
+        path = folder / "filejobs.yaml"
+        path.write_text(OTHER_LIMITS, encoding="utf-8")
+        return read_settings(path, _EveryVariable())
+    return read_settings(ROOT / which, _EveryVariable())
+
+
+CASES = ("broken", "other limits", "filejobs.yaml", "examples/filejobs.production.yaml")
+
+
+def offered(which: str, folder: Path) -> dict[str, Any]:
+    """The config schema of each job."""
+    loaded = _loaded(which, folder)
+    assert (loaded.settings is None) == (which == "broken"), loaded.problems
+    definitions = build_definitions(loaded)
+    found = {}
+    for name in JOB_NAMES:
+        [node] = definitions.resolve_job_def(name).nodes
+        schema: Any = node.definition.config_schema
+        found[name] = _type_of(schema.as_field().config_type)
+    return found
+
+
+def _type_of(config_type: Any) -> Any:
+    fields = getattr(config_type, "fields", None)
+    if fields is None:
+        return config_type.key
+    return {
+        name: {
+            "type": _type_of(field.config_type),
+            "required": field.is_required,
+            "default": field.default_value if field.default_provided else "none",
+            "description": field.description,
+        }
+        for name, field in fields.items()
+    }
+
+
+@pytest.mark.parametrize("which", CASES)
+def test_the_launchpad_offers_what_it_has_always_offered(which: str, tmp_path: Path) -> None:
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+
+    assert offered(which, tmp_path) == kept[which]
+
+
+def test_what_is_kept_knows_every_job_and_the_operators_numbers() -> None:
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+
+    for which in CASES:
+        assert set(kept[which]) == set(JOB_NAMES)
+    assert kept["broken"]["storage_orphans"]["max_runtime"]["default"] == "6h"
+    assert kept["other limits"]["storage_orphans"]["max_runtime"]["default"] == "23m"
+    assert kept["other limits"]["audit_verify"]["parts"]["default"] == 9
+
+
+if __name__ == "__main__":
+    written = {which: offered(which, Path(sys.argv[1])) for which in CASES}
+    KEPT.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
