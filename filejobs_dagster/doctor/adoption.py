@@ -45,10 +45,14 @@ def check_adoption(
     except BucketUnavailable as error:
         yield skipped(f"{name} marker", str(error))
         return
+    found = inspect(place)
     try:
-        adopted = judge(place, inspect(place))
+        adopted = judge(place, found)
     except NotAdopted as error:
-        yield _not_adopted(f"{name} marker", str(error), _deleting(entry, settings))
+        if found.row is not None:
+            yield failed(f"{name} marker", str(error), "until then no live run begins")
+        else:
+            yield _not_adopted(f"{name} marker", str(error), _deleting(entry, settings))
         return
     except AdoptionRefused as error:
         yield failed(

@@ -28,7 +28,7 @@ def check_door(settings: Settings, database: Database, connection: Connection) -
         connection: An open connection to it.
     """
     jobs = [BY_NAME[name] for name in settings.jobs]
-    live = [job for job in jobs if settings.jobs[job.name].mode == "live" and not job.read_only]
+    live = [job for job in jobs if settings.jobs[job.name].mode == "live"]
     deletes = {settings.bucket_of(job.name)[0] for job in jobs if job.deletes_bytes}
     remarks = _Remarks()
     at = Look(
@@ -49,7 +49,8 @@ def check_door(settings: Settings, database: Database, connection: Connection) -
         try:
             found = asked(guard, at)
         except Refusal as refusal:
-            finding = failed if live else warning
+            meets = any(guard.protects & job.touches for job in live)
+            finding = failed if meets else warning
             advice = refusal.advice or "until then no live run begins"
             yield finding(check, f"a live run would be refused: {refusal.found}", advice)
         else:

@@ -2,5 +2,5 @@
 
 Begin with `door.py`: a run enters once, before its first claim, and proves again before each batch
 what may have changed meanwhile. `guards.py` lists the guards; each is a module of its own here and
-says which touches (of `registry.py`) it protects. A job gets them by declaring what it touches.
+says which touches (of `collector.py`) it protects. A job gets them by declaring what it touches.
 """

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.door.doubt import forget_doubts
 from filejobs_dagster.door.marker import Marker, replace_marker, write_new_marker
 from filejobs_dagster.door.refusals import (
     AdoptionRefused,
@@ -152,7 +153,8 @@ def judge(place: Place, found: Inspection) -> Adopted:
             f"The marker of bucket {place.bucket!r} was written on timeline {there}, and this "
             f"database is on timeline {here}: a standby of it was promoted and has the bucket now, "
             "and this is the old primary, which does not know what the new one refers to. Let the "
-            f"settings lead to the new one. {_AGAIN}"
+            "settings lead to the new one. Only when that one is gone for good, and what was "
+            "written there is dealt with: filejobs bucket adopt --again --reason '…'"
         )
     if row is None or marker.counter > row.counter:
         knows = "does not know of it" if row is None else f"counts {row.counter}"
@@ -196,7 +198,8 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
         place: What is to belong together.
         by: User and host.
         again: The reason why a database that was moved or restored on purpose takes the bucket
-            over; recorded in the audit log. It does not help against another installation or
+            over, or is right although a pass found it older than the bucket; recorded in the
+            audit log. It does not help against another installation or
             another environment.
 
     Raises:
@@ -213,6 +216,8 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
             raise
     else:
         if _as_it_is(place, adopted):
+            if again is not None:
+                _vouch(place, by, again)
             return adopted
     marker = _agree(place, found, by, again)
     try:
@@ -224,6 +229,22 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
         except AdoptionRefused as refused:
             raise refused from error
     return check(place)
+
+
+def _vouch(place: Place, by: str, reason: str) -> None:
+    """Forget that a pass found the database older than the bucket, and write down who says so."""
+    with place.database.transaction(place.connection) as cursor:
+        runs = forget_doubts(cursor, place.row_key)
+        if runs:
+            event = {
+                "kind": "bucket.doubt_dismissed",
+                "installation": place.installation,
+                **place.row_key,
+                "found_by_runs": runs,
+                "reason": reason,
+                "by": by,
+            }
+            append(cursor, [event])
 
 
 def _as_it_is(place: Place, adopted: Adopted) -> bool:
@@ -285,6 +306,7 @@ def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marke
             "by": by,
         }
         if again is not None:
+            forget_doubts(cursor, place.row_key)
             before = found.marker
             event |= {
                 "reason": again,

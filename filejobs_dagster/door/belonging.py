@@ -18,10 +18,10 @@ from filejobs_dagster.door.adoption import Place, check, inspect, judge, raise_c
 from filejobs_dagster.door.guard import Guard, Refusal
 from filejobs_dagster.door.refusals import (
     AdoptionRefused,
-    DatabaseRestored,
     MarkerTaken,
     NotAdopted,
     PrefixesNotAdopted,
+    WrongBucket,
 )
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.postgres.primary import ServerState, server_state
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
 
 UNTOUCHED = "Nothing was touched."
+NOTHING_MORE = "What this run had not deleted yet it leaves alone."
+
+SAYS_NOTHING = (NotAdopted, WrongBucket)
+"""Of a bucket that this database never adopted: it is nobody's, or somebody else's."""
 
 COUNTING_TRIES = 10
 """Whoever meets another job's counting begins again, from what both sides say then."""
@@ -119,7 +123,9 @@ class Belonging(Guard):
 
     def look(self, at: Look) -> str:
         """Compare both sides of each bucket."""
-        said = [_judged(at, bucket) for bucket in at.buckets]
+        with at.database.transaction(at.connection, read_only=True) as cursor:
+            at.kept[self.name] = Watch(at.database, server_state(cursor))
+        said = [_judged(at, bucket, UNTOUCHED) for bucket in at.buckets]
         return "; ".join(said) or "no bucket stands in the settings"
 
     def enter(self, at: Look) -> None:
@@ -135,9 +141,10 @@ class Belonging(Guard):
     def prove(self, at: Look) -> None:
         """Compare them again: a failover gives the bucket to somebody else while a run works."""
         for bucket in at.buckets:
-            _judged(at, bucket)
-        if at.watch is not None:
-            at.watch.prove(at.connection)
+            _judged(at, bucket, NOTHING_MORE)
+        watch = watch_of(at)
+        if watch is not None:
+            watch.prove(at.connection)
 
 
 def _count(place: Place) -> None:
@@ -160,17 +167,25 @@ def place_of(at: Look, bucket: BucketAt) -> Place:
     return Place.of(at.settings, bucket.settings, bucket.client, at.database, at.connection)
 
 
-def _judged(at: Look, bucket: BucketAt) -> str:
+def watch_of(at: Look) -> Watch | None:
+    """What watches over the server that a run began on; None before anybody has looked."""
+    watch = at.kept.get(Belonging.name)
+    return watch if isinstance(watch, Watch) else None
+
+
+def _judged(at: Look, bucket: BucketAt, so_far: str) -> str:
     place = place_of(at, bucket)
     found = inspect(place)
     try:
         adopted = judge(place, found)
     except AdoptionRefused as refused:
-        if not (bucket.deletes or found.row is not None or isinstance(refused, DatabaseRestored)):
-            # A bucket that this database never adopted says nothing about this database.
+        nobody_s = isinstance(refused, SAYS_NOTHING) and found.row is None
+        if nobody_s and not bucket.deletes:
+            # A bucket that this database never adopted says nothing about this database; one that
+            # could not be read might.
             return f"{bucket.entry} is not adopted by this database"
         only_a_step = isinstance(refused, PrefixesNotAdopted) or (
             isinstance(refused, NotAdopted) and found.row is None
         )
-        raise Refusal(str(refused), UNTOUCHED, doubts=not only_a_step) from refused
+        raise Refusal(str(refused), so_far, doubts=not only_a_step) from refused
     return f"{bucket.entry} belongs to {adopted.marker.installation}, counter {adopted.row.counter}"

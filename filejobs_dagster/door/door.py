@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from filejobs_dagster.door.belonging import Watch
+from filejobs_dagster.door.belonging import watch_of
 from filejobs_dagster.door.clocks import proven_now
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.postgres.primary import server_state
+from filejobs_dagster.objects.client import BucketUnavailable, make_client
 
 if TYPE_CHECKING:
     import logging
@@ -31,16 +30,8 @@ if TYPE_CHECKING:
 WOULD_BE_REFUSED = "would be refused"
 """The class of what a dry run would have taken, when a live one would not be let in."""
 
-SAYS_WOULD = (
-    "would_collect",
-    "would_free_bytes",
-    "would_defer",
-    "would_seal_events",
-    "would_trim_events",
-)
-"""Numbers of a record that say what a live run would do."""
 
-_SAYS_WHAT = re.compile(r"\bwould \w+$")
+_SAYS_WHAT = re.compile(r"\bwould\b.*$")
 """In the name of a class, also of one that stands behind another word."""
 
 
@@ -94,29 +85,37 @@ class Door:
         Raises:
             Refusal: A live run may not begin. Nothing was touched.
         """
+        try:
+            buckets = tuple(self._buckets())
+        except BucketUnavailable as error:
+            self._refused("buckets", Refusal(str(error), "Nothing was touched."), log, live=live)
+            return
         at = Look(
             settings=self._settings,
             touches=self._job.touches,
             database=database,
             connection=connection,
-            buckets=tuple(self._buckets()),
+            buckets=buckets,
             log=log,
-            watch=_watch(database, connection),
         )
         self._at = at
         for guard in self._guards:
             try:
                 self._said[guard.name] = asked(guard, at)
             except Refusal as refusal:
-                if live:
-                    raise
-                self._said[guard.name] = f"{WOULD_BE_REFUSED}: {refusal}"
-                self._refusals.append(f"{guard.name}: {refusal}")
-                self._doubted = self._doubted or refusal.doubts
-                log.warning("A live run would be refused (%s): %s", guard.name, refusal)
+                self._refused(guard.name, refusal, log, live=live)
         if live:
             for guard in self._guards:
                 guard.enter(at)
+
+    def _refused(self, guard: str, refusal: Refusal, log: logging.Logger, *, live: bool) -> None:
+        """End a live run; of a dry one, keep what would have ended it."""
+        if live:
+            raise refusal
+        self._said[guard] = f"{WOULD_BE_REFUSED}: {refusal}"
+        self._refusals.append(f"{guard}: {refusal}")
+        self._doubted = self._doubted or refusal.doubts
+        log.warning("A live run would be refused (%s): %s", guard, refusal)
 
     def look_with(self, fresh: Connection) -> None:
         """Take a connection that somebody has just made as a look at where the address leads.
@@ -127,8 +126,9 @@ class Door:
         Raises:
             psycopg.Error: The server would not say.
         """
-        if self._at is not None and self._at.watch is not None:
-            self._at.watch.tell(fresh)
+        watch = None if self._at is None else watch_of(self._at)
+        if watch is not None:
+            watch.tell(fresh)
 
     def prove(self) -> None:
         """Look again, before a batch of a live run, at what may have changed.
@@ -157,26 +157,21 @@ class Door:
             detail |= {"would_be_refused": self._refusals, "explained": explained}
         if self._doubted:
             # None, not left out: the numbers of the last batch are written down already.
-            detail |= {name: None for name in detail if name in SAYS_WOULD}
+            says_would = [name for name in detail if name.startswith("would_")]
+            detail |= {name: None for name in says_would if name != "would_be_refused"}
             for name in ("classes", "bytes_by_class", "samples"):
                 if name in detail:
                     detail[name] = _renamed(detail[name])
         return replace(outcome, detail=detail)
 
     def _buckets(self) -> Iterator[BucketAt]:
-        """The bucket that the job deletes from, or all of them when it deletes no bytes."""
+        """All of them: what one says of the database holds for every run that goes by its rows."""
+        own = None
         if self._job.deletes_bytes:
-            entry = self._entry or self._settings.bucket_of(self._job.name)[0]
-            bucket = self._settings.buckets[entry]
-            yield BucketAt(entry, bucket, self._client or make_client(bucket), deletes=True)
-            return
+            own = self._entry or self._settings.bucket_of(self._job.name)[0]
         for entry, bucket in self._settings.buckets.items():
-            yield BucketAt(entry, bucket, make_client(bucket), deletes=False)
-
-
-def _watch(database: Database, connection: Connection) -> Watch:
-    with database.transaction(connection, read_only=True) as cursor:
-        return Watch(database, server_state(cursor))
+            client = self._client if entry == own else None
+            yield BucketAt(entry, bucket, client or make_client(bucket), deletes=entry == own)
 
 
 def asked(guard: Guard, at: Look) -> str:
@@ -192,6 +187,13 @@ def asked(guard: Guard, at: Look) -> str:
             f"The database would not say what the guard {guard.name!r} asks: "
             f"{sanitize_exception(error, limit=1000)}.",
             "See the grants in docs/first-day.md, and `filejobs doctor`.",
+        ) from error
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal(
+            f"The guard {guard.name!r} could not look: {sanitize_exception(error, limit=1000)}.",
+            "Nothing was touched.",
         ) from error
 
 

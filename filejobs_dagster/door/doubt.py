@@ -1,8 +1,10 @@
 """A pass over the bucket found that the database looks older than it: every job is told.
 
 The marker's counter cannot tell of a database that was restored to a moment after the last live
-run. Its rows are as wrong all the same: a reservation that was completed since looks overdue. The
-job that makes the passes is stopped by its own breaker; this guard stops those that go by rows.
+run. Its rows are as wrong all the same: a reservation that was completed since looks overdue.
+
+A pass raises a doubt and never lowers it: with the first upload after a restore the breaker that
+found it goes blind, and the database knows no more than before. Somebody says that it is right.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from filejobs_dagster.door.guard import Guard, Refusal
 from filejobs_dagster.door.sides import AWS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import psycopg
     from psycopg.rows import TupleRow
 
@@ -29,7 +33,8 @@ VALUES (%(endpoint)s, %(bucket)s, %(entry)s, %(run_id)s, %(found)s)
 
 _FORGET = """
 DELETE FROM bucket_doubt
- WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s AND entry = %(entry)s
+ WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
+RETURNING run_id
 """
 
 _DOUBTED = """
@@ -45,7 +50,7 @@ class Doubt(Guard):
     """No pass has found that the database looks older than the bucket."""
 
     name = "doubt"
-    protects: frozenset[Touch] = frozenset({"rows", "multipart uploads", "chain"})
+    protects: frozenset[Touch] = frozenset({"rows", "objects", "multipart uploads", "chain"})
 
     def look(self, at: Look) -> str:
         """Ask what passes have left."""
@@ -59,10 +64,8 @@ class Doubt(Guard):
                     f"The database looks older than bucket {bucket.settings.bucket!r}: since "
                     f"{since:%Y-%m-%d %H:%M} UTC (last in run {run_id}), {found}.",
                     "Was it restored from a backup, or is it a copy? Then what looks due may be "
-                    "in use. Deal with what was lost; the next pass of storage_orphans, dry or "
-                    "live, that finds nothing of the kind lets live runs in again. docs/"
-                    "storage_orphans.md says how to tell that the database is right. Nothing was "
-                    "touched.",
+                    "in use: deal with what was lost. If the database is right all the same, say "
+                    "so: filejobs bucket adopt --again --reason '…'. Nothing was touched.",
                 )
         return "no pass has found the database older than a bucket"
 
@@ -82,9 +85,20 @@ def remember_doubt(
     cursor.execute(_REMEMBER, {**_place(bucket), "entry": entry, "run_id": run_id, "found": found})
 
 
-def forget_doubt(cursor: psycopg.Cursor[TupleRow], bucket: BucketSettings, entry: str) -> None:
-    """A pass has found otherwise, or somebody says that the database is right."""
-    cursor.execute(_FORGET, {**_place(bucket), "entry": entry})
+def forget_doubts(
+    cursor: psycopg.Cursor[TupleRow], endpoint_and_bucket: Mapping[str, str]
+) -> list[str]:
+    """Somebody says that the database is right: forget what passes have found.
+
+    Args:
+        cursor: In the caller's transaction.
+        endpoint_and_bucket: `Place.row_key`.
+
+    Returns:
+        The runs that had found it.
+    """
+    cursor.execute(_FORGET, endpoint_and_bucket)
+    return [row[0] for row in cursor.fetchall()]
 
 
 def _place(bucket: BucketSettings) -> dict[str, str]:

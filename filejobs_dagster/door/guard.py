@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.collector import Touch
-    from filejobs_dagster.door.belonging import Watch
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import BucketSettings, Settings
 
@@ -42,8 +41,8 @@ class BucketAt:
         entry: Its name in the settings.
         settings: What they say of it.
         client: From `make_client`; guards read with it, and write the marker and the probe only.
-        deletes: True when the run deletes bytes from it; false when the job touches no bytes, and
-            the bucket is looked at for what its marker says of the database.
+        deletes: True when the run deletes bytes from it; false when it is looked at only for what
+            its marker says of the database.
     """
 
     entry: str
@@ -61,9 +60,8 @@ class Look:
         touches: What the run changes; of the doctor, what all jobs of the settings change.
         database: Where the project's tables are.
         connection: An open connection to it, outside a transaction.
-        buckets: Those that the run deletes from; for a run that touches no bytes, all of them.
+        buckets: All of the settings.
         log: Where remarks go that refuse nothing.
-        watch: Of a run: whether its server is still the one. None for the doctor.
         counted: Entries of the buckets whose marker this run has just written.
         kept: What a guard remembers of its look until it proves again, by its name.
     """
@@ -74,7 +72,6 @@ class Look:
     connection: Connection
     buckets: tuple[BucketAt, ...]
     log: logging.Logger
-    watch: Watch | None = None
     counted: set[str] = field(default_factory=set)
     kept: dict[str, Any] = field(default_factory=dict)
 

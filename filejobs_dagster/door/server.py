@@ -57,12 +57,12 @@ class Server(Guard):
     """The server was tried before anything of the operator's is deleted on it."""
 
     name = "server"
-    protects: frozenset[Touch] = frozenset({"objects"})
+    protects: frozenset[Touch] = frozenset({"objects", "multipart uploads"})
 
     def look(self, at: Look) -> str:
         """Take over what is known; nothing is tried by looking."""
         said: list[str] = []
-        for bucket in at.buckets:
+        for bucket in (each for each in at.buckets if each.deletes):
             place = place_of(at, bucket)
             row = _known(place).row
             abilities = None if row is None else row.abilities
@@ -71,11 +71,11 @@ class Server(Guard):
                 continue
             learn(place.client, place.bucket, abilities)
             said.append(in_words(abilities))
-        return "; ".join(dict.fromkeys(said)) or "no bucket stands in the settings"
+        return "; ".join(dict.fromkeys(said)) or "nothing is deleted from a bucket"
 
     def enter(self, at: Look) -> None:
         """Try it when nobody has, or when it may be another one by now."""
-        for bucket in at.buckets:
+        for bucket in (each for each in at.buckets if each.deletes):
             place = place_of(at, bucket)
             try:
                 found = _tried_unless_known(place)

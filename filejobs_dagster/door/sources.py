@@ -32,7 +32,8 @@ class Sources(Guard):
 
     def look(self, at: Look) -> str:
         """Ask every source, and look for what is protected."""
-        return "; ".join(said for bucket in at.buckets for said in _looked_at(at, bucket))
+        swept = [bucket for bucket in at.buckets if bucket.deletes]
+        return "; ".join(said for bucket in swept for said in _looked_at(at, bucket))
 
 
 def _looked_at(at: Look, bucket: BucketAt) -> Iterator[str]:

@@ -25,15 +25,15 @@ class Tables(Guard):
 
     def look(self, at: Look) -> str:
         """Compare the catalog with what a fresh migration leaves."""
-        _compare(at)
+        _compare(at, "nothing was touched")
         return "tables, constraints, triggers and rules are as the migrations made them"
 
     def prove(self, at: Look) -> None:
         """Compare again: triggers are switched off for a bulk load while a run works."""
-        _compare(at)
+        _compare(at, "nothing more was touched")
 
 
-def _compare(at: Look) -> None:
+def _compare(at: Look, so_far: str) -> None:
     schema = at.database.schema
     with at.database.transaction(at.connection, read_only=True) as cursor:
         found = changes(cursor, schema)
@@ -42,13 +42,13 @@ def _compare(at: Look) -> None:
         try:
             lacking = outstanding_in(cursor)
         except MigrationRefused as error:
-            raise Refusal(str(error), "Nothing was touched.") from error
+            raise Refusal(str(error), f"{so_far.capitalize()}.") from error
     if lacking:
         names = ", ".join(migration.name for migration in lacking)
         raise Refusal(f"The database lacks {names}.", "Run `filejobs migrate`.")
     raise Refusal(
         f"The project's tables in the schema {schema} are not as the migrations made them: "
         f"{told(found)}.",
-        "What they refuse keeps files in use from being deleted, so nothing was deleted. Find out "
-        "who changed it and what was written meanwhile, then mend it.",
+        f"What they refuse keeps files in use from being deleted, so {so_far}. Find out who "
+        "changed it and what was written meanwhile, then mend it.",
     )

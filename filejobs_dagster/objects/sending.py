@@ -8,6 +8,7 @@ referenced.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -35,6 +36,7 @@ from filejobs_dagster.objects.errors import (
     status_of,
 )
 from filejobs_dagster.objects.heads import Absent, look_at_targets
+from filejobs_dagster.objects.judgement import HOLDS
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
 from filejobs_dagster.objects.manner import abilities_of
 from filejobs_dagster.objects.targets import (
@@ -345,11 +347,9 @@ class Deleting:
         if self._sent > 1:
             # botocore does not say what the server answered, or whether it did.
             self._unsettled.update(self._asked)
-        if self._sent > 1 and self._ask_supervisor(self._asked, again=True):
-            # botocore tries again by itself, and meanwhile something has changed.
-            passing = StorageError("Withdrawn", "some keys of the request were not to go any more")
-            self._passing.update(dict.fromkeys(self._asked, passing))
-            raise _Withdrawn
+            # It tries again by itself, and meanwhile something may have changed.
+            self._ask_again()
+        began = time.monotonic()
         try:
             self._before_request()
         except Exception as error:
@@ -358,6 +358,16 @@ class Deleting:
                 "Deleting stopped, because what must hold before bytes go was not proven: "
                 + sanitize_exception(error),
             ) from error
+        if time.monotonic() - began >= HOLDS:
+            # A slow proof makes the question that came before it an old one.
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Ask once more for the keys of this request, and take it back when one is to stay."""
+        if self._ask_supervisor(self._asked, again=True):
+            passing = StorageError("Withdrawn", "some keys of the request were not to go any more")
+            self._passing.update(dict.fromkeys(self._asked, passing))
+            raise _Withdrawn
 
     def _is_busy(self, error: ClientError) -> bool:
         return self._supervisor.patient and described(error).code in TOO_BUSY

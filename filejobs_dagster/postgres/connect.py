@@ -55,6 +55,8 @@ SELECT set_config('search_path', %s, true),
        -- A policy that hides rows must raise, not look like "nothing is due".
        set_config('row_security', 'off', true),
        set_config('idle_in_transaction_session_timeout', '5min', true),
+       -- A COMMIT that warns is no commit (see CommitUnconfirmed): no role may silence that.
+       set_config('client_min_messages', 'warning', true),
        -- Bytes go once this is committed, so it must outlive a crash, whatever role, database or
        -- server say. remote_apply waits for more than on does; all the others for less.
        set_config('synchronous_commit',

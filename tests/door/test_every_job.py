@@ -16,7 +16,7 @@ import pytest
 from filejobs_dagster.audit.keys import generate, private_text
 from filejobs_dagster.door import clocks, commits, door
 from filejobs_dagster.door.door import Door
-from filejobs_dagster.door.doubt import forget_doubt, remember_doubt
+from filejobs_dagster.door.doubt import forget_doubts, remember_doubt
 from filejobs_dagster.door.guard import Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
@@ -84,7 +84,8 @@ def doubted(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]
             yield
         finally:
             with installation.database.transaction(connection) as cursor:
-                forget_doubt(cursor, bucket, "uploads")
+                place = {"endpoint": installation.endpoint_url, "bucket": installation.bucket}
+                assert forget_doubts(cursor, place) == ["a pass"]
 
 
 @contextmanager

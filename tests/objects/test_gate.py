@@ -11,6 +11,7 @@ import pytest
 from tenacity import wait_none
 
 import filejobs_dagster
+from filejobs_dagster.objects import sending
 from filejobs_dagster.objects.deletion import (
     AdmissionFailed,
     Deletion,
@@ -222,6 +223,30 @@ def test_no_byte_goes_without_the_proof(gate: Gate, client: S3Client, bucket: st
         gate.delete(["files/a"], given_up_for_dead)
     assert caught.value.unanswered == ("files/a",)
     assert listed(client, bucket) == {"files/a"}
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_proof_that_took_its_time_makes_the_sources_asked_again(
+    gate: Gate,
+    client: S3Client,
+    bucket: str,
+    connection: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    slow: bool,
+) -> None:
+    """Without the second question, as after a proof of a moment, the object is lost: CONTROL."""
+    if slow:
+        monkeypatch.setattr(sending, "HOLDS", 0.0)
+    client.put_object(Bucket=bucket, Key="files/a", Body=b"a")
+
+    def proof() -> None:
+        if not connection.execute("SELECT FROM file").fetchone():
+            insert(connection, "files/a")
+
+    result = gate.delete(["files/a"], proof)
+    assert result.kept == ({"files/a": "referenced by file"} if slow else {})
+    assert result.deletion.deleted == (() if slow else ("files/a",))
 
 
 def test_a_rejected_batch_says_what_was_deleted_kept_and_not_tried(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.door.doubt import forget_doubt, remember_doubt
+from filejobs_dagster.door.doubt import remember_doubt
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.breakers import (
     DATABASE_OLDER,
@@ -73,10 +73,9 @@ class Judge:
             self._note_override(passed_over)
 
     def _tell_every_job(self, readings: Sequence[Reading]) -> None:
-        """Write down whether the database looks older than the bucket: other jobs go by its rows.
+        """Write down that the database looks older than the bucket: every job goes by its rows.
 
-        A dry run does, too: what it has found holds for a live one. That it passes over the
-        breaker opens no door, because no audit event says so.
+        A dry run does, too: what it has found holds for a live one.
         """
         older = next(reading for reading in readings if reading.name == DATABASE_OLDER)
         bucket, entry = self._storage.bucket, self._storage.entry
@@ -85,8 +84,6 @@ class Judge:
             if older.tripped and not (older.overridden and self._context.live):
                 run_id = self._context.identity.run_id
                 remember_doubt(cursor, bucket, entry, run_id, older.found)
-            else:
-                forget_doubt(cursor, bucket, entry)
 
     def _blocked(self, blocking: Sequence[Reading]) -> str:
         who = "This run is blocked" if self._context.live else "A live run would be blocked"
