@@ -307,9 +307,7 @@ def _write_final_word(
         ) from error
 
 
-def _finish_once(
-    context: RunContext, outcome: Outcome, opening: dict[str, Any] | None
-) -> Outcome:
+def _finish_once(context: RunContext, outcome: Outcome, opening: dict[str, Any] | None) -> Outcome:
     database = context.database
     try:
         with (
