@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import (
+    NEEDED_AT_ONCE,
+    WHAT_A_RUN_NEEDS,
+    DatabaseUnavailable,
+    NoConnectionFree,
+)
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
 from filejobs_dagster.postgres.rows import one
 
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
 
 OLDEST_SERVER = 14
+TWO_TO_WORK_AT_ALL = 2
+"""Connections: one that holds a run's locks, and one for its work."""
 NOTICEABLE = timedelta(minutes=1)
 """Clocks that differ by more are worth a word: times in logs no longer fit together."""
 
@@ -67,9 +76,16 @@ SELECT format('USAGE on schema %%s', %(schema)s::text)
 
 
 def check_database(
-    database: Database, connection: Connection, installation: str
+    database: Database, connection: Connection, installation: str, jobs: int
 ) -> Iterator[Finding]:
-    """Look at everything that one open connection can tell."""
+    """Look at everything that one open connection can tell.
+
+    Args:
+        database: Where the tables are.
+        connection: To it, outside a transaction.
+        installation: From the settings.
+        jobs: How many of them the scheduler may have at work at once.
+    """
     yield _version(database, connection)
     schema = _schema(database)
     yield schema
@@ -77,7 +93,7 @@ def check_database(
         privileges = _privileges(cursor, database.schema, complete=schema.verdict == "ok")
         yield privileges
         yield _primary(cursor)
-        yield _pooler(cursor, connection.info.backend_pid)
+        yield _pooler(database, cursor, connection.info.backend_pid, jobs)
         yield _clock(cursor)
         if schema.verdict == privileges.verdict == "ok":
             yield _installations(cursor, installation)
@@ -170,18 +186,40 @@ def _primary(cursor: psycopg.Cursor[TupleRow]) -> Finding:
     return ok("primary", "this server takes writes")
 
 
-def _pooler(cursor: psycopg.Cursor[TupleRow], announced: int) -> Finding:
+def _pooler(
+    database: Database, cursor: psycopg.Cursor[TupleRow], announced: int, jobs: int
+) -> Finding:
     """A pooler makes up the process id that it announces to its clients."""
     cursor.execute("SELECT pg_backend_pid()")
     if one(cursor)[0] == announced:
         return ok("pooler", "the connection reaches PostgreSQL directly")
-    return warning(
+    held = _held_at_once(database)
+    found = "a pooler such as PgBouncer stands between, and gives " + (
+        f"at least {held} connections at once" if held == NEEDED_AT_ONCE else f"only {held} at once"
+    )
+    needed = f"{NEEDED_AT_ONCE} x {max(1, jobs)} live runs = {NEEDED_AT_ONCE * max(1, jobs)}"
+    finding = warning if held >= TWO_TO_WORK_AT_ALL else failed
+    return finding(
         "pooler",
-        "a pooler such as PgBouncer stands between",
-        "let it pool by session or by transaction, never by statement; each live run keeps one "
-        "transaction open, so allow for that many server connections and set no "
+        found,
+        f"{WHAT_A_RUN_NEEDS}: allow for {needed} server connections (pool_size), as each job has "
+        "one live run at most (fewer where the run queue lets fewer work at once), and for what "
+        "else comes through this pool. Let it pool by session or by transaction, never by "
+        "statement, and set no "
         "idle_transaction_timeout below the longest max_runtime",
     )
+
+
+def _held_at_once(database: Database) -> int:
+    """Try how many transactions a run can hold; the caller holds the first."""
+    with ExitStack() as stack:
+        for held in range(1, NEEDED_AT_ONCE):
+            try:
+                connection = stack.enter_context(closing(database.connect("doctor")))
+                stack.enter_context(database.transaction(connection, read_only=True))
+            except (NoConnectionFree, DatabaseUnavailable):
+                return held
+    return NEEDED_AT_ONCE
 
 
 def _clock(cursor: psycopg.Cursor[TupleRow]) -> Finding:

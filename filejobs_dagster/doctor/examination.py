@@ -66,7 +66,9 @@ def _installation(
             reached = connection
             yield from _each(
                 "database",
-                lambda: check_database(database, reached, settings.installation),
+                lambda: check_database(
+                    database, reached, settings.installation, len(settings.jobs)
+                ),
                 secrets,
             )
         yield from _buckets(settings, database, connection, secrets, probe=probe)

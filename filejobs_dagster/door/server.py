@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from filejobs_dagster.door.sides import row_of
 from filejobs_dagster.objects.judgement import MOST_APART
 from filejobs_dagster.objects.manner import abilities_of, learn
 from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.locks import Lease, LockTaken
+from filejobs_dagster.postgres.locks import LockTaken, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,25 +132,34 @@ def _tried_unless_known(place: Place) -> Probe | None:
 
 @contextmanager
 def _alone(place: Place) -> Iterator[None]:
-    """Two probes at once would remove each other's object, and draw wrong conclusions."""
-    lease = Lease(place.database, f"probe of {place.bucket}")
+    """Two probes at once would remove each other's object, and draw wrong conclusions.
+
+    The lock is held on the run's own connection: a pool need not have one more for it.
+    """
+    name = f"{place.database.schema}/probe/{'/'.join(place.row_key.values())}"
     tries = Retrying(
         retry=retry_if_exception_type(LockTaken),
         stop=stop_after_delay(MOST_WAIT),
         wait=wait_random(0.1, 0.5),
         reraise=True,
     )
-    try:
+    with ExitStack() as stack:
         try:
-            tries(lease.take, f"{place.database.schema}/probe/{'/'.join(place.row_key.values())}")
+            tries(_locked, place, name, stack)
         except LockTaken as taken:
             raise ProbeFailed(
                 f"Another run has been trying the server of bucket {place.bucket!r} for more than "
                 f"{MOST_WAIT:.0f} seconds."
             ) from taken
         yield
-    finally:
-        lease.release()
+
+
+def _locked(place: Place, name: str, stack: ExitStack) -> None:
+    with ExitStack() as until_locked:
+        cursor = until_locked.enter_context(place.database.transaction(place.connection))
+        if not try_lock(cursor, name):
+            raise LockTaken(name)
+        stack.push(until_locked.pop_all())
 
 
 def _known(place: Place) -> _Known:

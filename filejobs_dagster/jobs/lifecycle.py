@@ -32,6 +32,7 @@ from filejobs_dagster.postgres.connect import (
     Connection,
     Database,
     DatabaseUnavailable,
+    NoConnectionFree,
     close_after_interrupt,
 )
 from filejobs_dagster.postgres.locks import (
@@ -138,6 +139,7 @@ def conduct(
         LockTaken: This very run is at work already, in another process.
         NotRecorded: The final word could not be written.
         DatabaseUnavailable: The database was away before anything was done.
+        NoConnectionFree: A pooler had no connection at all before anything was done.
         BaseException: An interrupt, after the final word was written.
     """
     identity = ticket.identity
@@ -157,8 +159,14 @@ def conduct(
                 door,
                 ticket.ended,
             )
-            with database.transaction(connection) as cursor:
-                progress.open(cursor, _opening(ticket))
+            try:
+                with database.transaction(connection) as cursor:
+                    progress.open(cursor, _opening(ticket))
+            except NoConnectionFree as error:
+                # Another run may be waiting for the connection that this one's locks are on.
+                lease.release()
+                outcome = _failed(ticket, error)
+                return _write_final_word(ticket, context, outcome, _opening(ticket))
             with _beating(context, ticket.pace):
                 return _work(ticket, context, body)
     finally:
@@ -267,8 +275,16 @@ def _failed(ticket: Ticket, error: Exception) -> Outcome:
     return Outcome(error=text)
 
 
-def _write_final_word(ticket: Ticket, context: RunContext, outcome: Outcome) -> Outcome:
+def _write_final_word(
+    ticket: Ticket, context: RunContext, outcome: Outcome, opening: dict[str, Any] | None = None
+) -> Outcome:
     """Write the final word on a fresh connection, trying again while the database is away.
+
+    Args:
+        ticket: What started the run.
+        context: The run.
+        outcome: Its final word.
+        opening: What its row begins with, when the row is not there yet.
 
     Returns:
         The outcome, completed by the numbers and the detail that were committed before.
@@ -280,7 +296,7 @@ def _write_final_word(ticket: Ticket, context: RunContext, outcome: Outcome) -> 
         reraise=True,
     )
     try:
-        return attempts(_finish_once, context, outcome)
+        return attempts(_finish_once, context, outcome, opening)
     except GivenUp:
         raise
     except Exception as error:
@@ -291,14 +307,21 @@ def _write_final_word(ticket: Ticket, context: RunContext, outcome: Outcome) -> 
         ) from error
 
 
-def _finish_once(context: RunContext, outcome: Outcome) -> Outcome:
+def _finish_once(context: RunContext, outcome: Outcome, opening: dict[str, Any] | None) -> Outcome:
     database = context.database
-    with (
-        database.connect(f"{context.identity.job} final word") as connection,
-        database.transaction(connection) as cursor,
-    ):
-        context.progress.finish(cursor, outcome)
-        scanned, acted, detail = context.progress.committed(cursor)
+    try:
+        with (
+            database.connect(f"{context.identity.job} final word") as connection,
+            database.transaction(connection) as cursor,
+        ):
+            if opening is not None:
+                context.progress.open(cursor, opening)
+            context.progress.finish(cursor, outcome)
+            scanned, acted, detail = context.progress.committed(cursor)
+    except NoConnectionFree:
+        # The work is over: the word needs the pool's connection more than the locks do.
+        context.lease.release()
+        raise
     return replace(outcome, scanned=scanned, acted=acted, detail=detail)
 
 

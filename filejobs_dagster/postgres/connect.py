@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -20,7 +21,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from psycopg.errors import Diagnostic
 
@@ -28,6 +29,19 @@ Connection: TypeAlias = psycopg.Connection[TupleRow]
 
 APPLICATION_NAME_BYTES = 63
 """PostgreSQL cuts `application_name` here (NAMEDATALEN - 1)."""
+
+FREE_WITHIN = timedelta(seconds=10)
+"""How long a transaction may take to begin. A server does that at once; behind a pooler whose
+connections are all in use the client waits where no timeout of PostgreSQL's counts, and runs that
+hold one connection and wait for another would wait for each other for ever."""
+
+NEEDED_AT_ONCE = 3
+"""Connections of a pool that one run needs: for its locks, for its work, and one now and then."""
+
+WHAT_A_RUN_NEEDS = (
+    "A run needs two connections of the pool at the same time and a third one now and then: "
+    f"{NEEDED_AT_ONCE} for each live run that may be at work at once"
+)
 
 _KEEP_ALIVE: Mapping[str, int] = {
     "keepalives": 1,
@@ -71,6 +85,19 @@ class DatabaseUnavailable(Exception):
     """The database could not be reached; the message says where and what to check."""
 
 
+class NoConnectionFree(psycopg.OperationalError):
+    """A transaction did not begin in time; the connection is closed, and nothing was sent on it."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"At {where} no transaction began within {FREE_WITHIN.total_seconds():g} seconds: "
+            "where a pooler such as PgBouncer stands between, all connections of its pool are in "
+            f"use, or its server is away. {WHAT_A_RUN_NEEDS}. Make the pool larger (pool_size or "
+            "default_pool_size of PgBouncer), or let fewer runs work at once; `filejobs doctor` "
+            "tries how many there are."
+        )
+
+
 class CommitUnconfirmed(psycopg.OperationalError):
     """A COMMIT came back, and its transaction may all the same be lost: no bytes may go for it.
 
@@ -89,6 +116,46 @@ class CommitUnconfirmed(psycopg.OperationalError):
             "may be gone; taking their objects away is the task of storage_orphans."
         )
         self.said = said
+
+
+class _Connection(psycopg.Connection[TupleRow]):
+    """A connection on which no transaction waits for ever to begin."""
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        """Do what psycopg does, and give up when there is no answer to what begins a transaction.
+
+        Raises:
+            NoConnectionFree: No answer came in time, or PgBouncer's own patience ended before.
+        """
+        if self.info.transaction_status is not TransactionStatus.IDLE:
+            return super().wait(gen, *args, **kwargs)
+        where = f"{self.info.host}:{self.info.port}/{self.info.dbname}"
+        try:
+            return super().wait(_answered(gen), *args, **kwargs)
+        except (TimeoutError, psycopg.OperationalError) as error:
+            if isinstance(error, TimeoutError) or "query_wait_timeout" in str(error):
+                # The pooler must forget that this client stands in its queue.
+                self.close()
+                raise NoConnectionFree(where) from None
+            raise
+
+
+def _answered(gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Drive one of psycopg's generators: it yields what it waits for, and is sent what is ready.
+
+    Raises:
+        TimeoutError: Nothing was ready for too long; psycopg looks several times a second.
+    """
+    latest = time.monotonic() + FREE_WITHIN.total_seconds()
+    try:
+        awaited = next(gen)
+        while True:
+            ready = yield awaited
+            if not ready and time.monotonic() > latest:
+                raise TimeoutError
+            awaited = gen.send(ready)
+    except StopIteration as end:
+        return end.value
 
 
 class RevealsSecret(Protocol):
@@ -189,6 +256,9 @@ class Database:
     def connect(self, purpose: str) -> Connection:
         """Open a connection in autocommit mode; transactions are opened by `transaction`.
 
+        What begins a transaction on it, a lone statement too, raises `NoConnectionFree` when there
+        is no answer within `FREE_WITHIN`.
+
         Args:
             purpose: Appears as `application_name` behind `filejobs/`, cut to 63 bytes.
 
@@ -205,7 +275,7 @@ class Database:
         try:
             # PgBouncer in transaction mode gives each transaction another server, where a
             # statement that was prepared before does not exist.
-            connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+            connection = _Connection.connect(conninfo, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
             raise DatabaseUnavailable(
                 f"Could not connect to PostgreSQL at {self.address()} for {purpose}: "
@@ -258,6 +328,7 @@ class Database:
             A cursor inside the transaction.
 
         Raises:
+            NoConnectionFree: It did not begin: a pooler had no connection for it.
             CommitUnconfirmed: COMMIT came back with a warning.
             psycopg.Error: The transaction was rolled back, or the connection broke.
         """

@@ -85,7 +85,7 @@ def test_the_first_day_gives_each_role_what_it_needs_and_no_more(fresh_roles: st
     database = Database(collector, "filejobs")
     with database.connect("test") as connection:
         findings = {
-            each.check: each.verdict for each in check_database(database, connection, "test")
+            each.check: each.verdict for each in check_database(database, connection, "test", 1)
         }
         assert (findings["migrations"], findings["privileges"]) == ("ok", "ok")
         with connection.transaction(), connection.cursor() as cursor:

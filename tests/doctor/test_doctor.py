@@ -22,6 +22,7 @@ from filejobs_dagster.doctor.database import FUNCTIONS, NEEDED, SEQUENCES, _pool
 from filejobs_dagster.doctor.examination import examine
 from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software, library_version_for
+from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import read_settings
 
 if TYPE_CHECKING:
@@ -417,7 +418,10 @@ def test_another_installation_on_the_same_schema_is_a_warning(
 
 def test_a_server_process_that_was_not_announced_is_a_pooler(database_url: str) -> None:
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
-        direct = _pooler(cursor, connection.info.backend_pid)
-        pooled = _pooler(cursor, connection.info.backend_pid + 1)
+        database = Database(database_url)
+        direct = _pooler(database, cursor, connection.info.backend_pid, 4)
+        pooled = _pooler(database, cursor, connection.info.backend_pid + 1, 4)
     assert (direct.verdict, pooled.verdict) == ("ok", "warning")
     assert "PgBouncer" in pooled.found
+    assert "gives at least 3 connections at once" in pooled.found
+    assert "3 x 4 live runs = 12 server connections" in pooled.advice
