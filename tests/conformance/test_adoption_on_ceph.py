@@ -68,6 +68,13 @@ def test_a_marker_that_a_policy_hides_is_not_taken_for_none(place: Place, guest:
         with pytest.raises(MarkerUnreadable, match="s3:ListBucket"):
             adopt(there, by="eve")
     adopt(place, by="ada@desk")
+    with pytest.raises(MarkerUnreadable, match="s3:ListBucket"):
+        check(there)
+    set_policy(
+        place.client,
+        place.bucket,
+        statement(place.bucket, "Allow", ["GetObject", "ListBucket"], ["", "/*"]),
+    )
     assert check(there).marker.installation == "acme"
 
 
