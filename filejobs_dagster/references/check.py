@@ -218,16 +218,26 @@ class ReferenceCheck:
                 # The operator's own check may not understand what is no key at all.
                 asked = near_to.plain_spellings if query.recheck_sql else near_to.all_spellings
                 near_to.found(query.name, self._named_by_query(cursor, query, asked))
-                near_to.sift(query.name, self._sieve(cursor, query, forms))
+                kept = self._sieves.get(query.name)
+                sieve = self._sieve(cursor, query, forms)
+                if kept is not None and sieve is kept[0] and near_to.sifted(sieve):
+                    # What was read may be gone since: the row of the caller's own claim, for one.
+                    sieve = self._sieve(cursor, query, forms, again=True)
+                near_to.sift(query.name, sieve)
         return near_to.reasons()
 
     def _sieve(
-        self, cursor: psycopg.RawCursor[TupleRow], query: OperatorQuery, forms: ReferenceForms
+        self,
+        cursor: psycopg.RawCursor[TupleRow],
+        query: OperatorQuery,
+        forms: ReferenceForms,
+        *,
+        again: bool = False,
     ) -> Sieve:
         """The forms of all values of a source but those that are plain keys of ours."""
         known = self._sieves.get(query.name)
         now = time.monotonic()
-        if known is not None and now < known[1]:
+        if known is not None and now < known[1] and not again:
             return known[0]
         sieve = Sieve()
         transforms = query.transforms
@@ -446,9 +456,16 @@ class _Spelled:
 
     def sift(self, name: str, sieve: Sieve) -> None:
         """Take note of what a source may name in a form that cannot be listed."""
-        for key, sought in self._sought.items():
-            if key not in self._near and any(form in sieve for form in sought):
-                self._near[key] = near(name, INSIDE)
+        for key in self.sifted(sieve):
+            self._near[key] = near(name, INSIDE)
+
+    def sifted(self, sieve: Sieve) -> list[str]:
+        """The keys that the source may name so, and of which nothing is noted yet."""
+        return [
+            key
+            for key, sought in self._sought.items()
+            if key not in self._near and any(form in sieve for form in sought)
+        ]
 
     def reasons(self) -> dict[str, str]:
         """Why each of those must stay that must; an exact name before a near one."""

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.postgres import connect
 from filejobs_dagster.postgres.connect import Connection, Database
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.prove.observe import watch
@@ -221,17 +219,6 @@ def run_into_a_crash(server: EmbeddedPostgres, installation: Installation, scene
     assert not installation.has_object(scene.key)
 
 
-def trust_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The careless version: transactions commit as role, database or server say."""
-    careless = connect._BEGINNING.replace(
-        "set_config('synchronous_commit'", "set_config('application_name'"
-    )
-    assert careless != connect._BEGINNING
-    monkeypatch.setattr(connect, "_BEGINNING", careless)
-    # The door would refuse such a run.
-    monkeypatch.setattr(Commits, "look", lambda *_: "not asked")
-
-
 @pytest.mark.parametrize(
     ("make", "level"),
     [
@@ -255,23 +242,8 @@ def test_no_row_comes_back_without_its_bytes(
     assert not scene.broken()
 
 
-# storage_orphans is left out: something in its three runs writes the log to the disk all the same,
-# so that nothing was lost when this was tried. Nobody should rely on that.
-@pytest.mark.parametrize("make", [job for job in JOBS if job is not of_storage_orphans])
-def test_control_where_the_session_decides_a_row_comes_back_without_its_bytes(
-    server: EmbeddedPostgres,
-    installation: Installation,
-    client: S3Client,
-    monkeypatch: pytest.MonkeyPatch,
-    make: Any,
-) -> None:
-    commit_asynchronously(server, installation)
-    scene = make(installation, client)
-    trust_the_session(monkeypatch)
-
-    run_into_a_crash(server, installation, scene)
-
-    assert scene.broken()
+# CONTROL: `filejobs prove --only asynchronous-commits` really executes the careless version, and the
+# tests of prove look that it lost. Here whatever else a job writes brings its log to the disk.
 
 
 # --- the synchronous standby is away -------------------------------------------------------------
