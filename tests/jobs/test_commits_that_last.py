@@ -242,8 +242,8 @@ def test_no_row_comes_back_without_its_bytes(
     assert not scene.broken()
 
 
-# CONTROL: `filejobs prove --only asynchronous-commits` really executes the careless version, and the
-# tests of prove look that it lost. Here whatever else a job writes brings its log to the disk.
+# CONTROL: `filejobs prove --only asynchronous-commits` really executes the careless version, and
+# the tests of prove look that it lost. Here what else a job writes brings its log to the disk.
 
 
 # --- the synchronous standby is away -------------------------------------------------------------
