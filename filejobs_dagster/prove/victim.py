@@ -124,12 +124,13 @@ def _collector(database: Database, store: Store) -> None:
     def prepare(connection: Any) -> None:
         nonlocal statements
         statements = watch(connection)
+        # Only now: before the job begins, the door tries the server with an object of its own.
+        for call in ("DeleteObjects", "DeleteObject"):
+            store.client.meta.events.register(f"before-call.s3.{call}", before_the_bytes)
 
     def before_the_bytes(**_: object) -> None:
         _here(statements)
 
-    for call in ("DeleteObjects", "DeleteObject"):
-        store.client.meta.events.register(f"before-call.s3.{call}", before_the_bytes)
     outcome = collect(database, store, new_run(), prepare)
     raise NotShown(f"the collector finished without deleting anything: {outcome}")
 

@@ -61,6 +61,15 @@ _WITHOUT_TRIGGERS = (
     # Between two updates, an event has the parent that another one had a moment ago.
     "ALTER TABLE audit_event DROP CONSTRAINT IF EXISTS audit_event_one_child_per_parent",
 )
+# A verifier looks at triggers and constraints, too.
+_AS_IF_NOTHING_HAD_HAPPENED = (
+    "ALTER TABLE audit_event ENABLE TRIGGER USER",
+    "ALTER TABLE audit_seal ENABLE TRIGGER USER",
+    (
+        "ALTER TABLE audit_event ADD CONSTRAINT audit_event_one_child_per_parent"
+        " UNIQUE (chain_id, prev_hash)"
+    ),
+)
 
 
 def _demonstrate(stage: Stage) -> Evidence:
@@ -99,7 +108,13 @@ def _demonstrate(stage: Stage) -> Evidence:
 
 
 def _tamper(scene: Scene) -> None:
-    for statement in (*_WITHOUT_TRIGGERS, EDIT, COMPUTE_ANEW, FORGET_THE_SEALS):
+    for statement in (
+        *_WITHOUT_TRIGGERS,
+        EDIT,
+        COMPUTE_ANEW,
+        FORGET_THE_SEALS,
+        *_AS_IF_NOTHING_HAD_HAPPENED,
+    ):
         scene.rows(statement)
 
 
