@@ -45,6 +45,7 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("orphan_candidate", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("orphan_pass", ("SELECT", "INSERT", "DELETE")),
     ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
+    ("watched_database", ("SELECT", "INSERT", "UPDATE")),
     ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("http_start", ("SELECT", "INSERT", "DELETE")),
     ("alert_condition", ("SELECT", "INSERT", "UPDATE", "DELETE")),
