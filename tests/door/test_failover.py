@@ -13,7 +13,7 @@ import dagster as dg
 import psycopg
 import pytest
 
-from filejobs_dagster.door import belonging
+from filejobs_dagster.door import watch
 from filejobs_dagster.door.adoption import inspect, judge
 from filejobs_dagster.door.refusals import DatabaseRestored, LeftBehind
 from filejobs_dagster.door.sides import Place
@@ -139,7 +139,7 @@ def test_a_drain_on_the_old_primary_stops_once_it_can_know_of_the_promotion(
     installation: Installation, pair: Pair, monkeypatch: pytest.MonkeyPatch, told_by: str
 ) -> None:
     """Of what the promoted server refers to, nothing is lost; unless nobody tells the old one."""
-    monkeypatch.setattr(belonging, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
     new = on(installation, pair.standby)
     used: list[str] = []
 
