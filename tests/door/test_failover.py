@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -17,20 +13,21 @@ from filejobs_dagster.door import watch
 from filejobs_dagster.door.adoption import inspect, judge
 from filejobs_dagster.door.refusals import DatabaseRestored, LeftBehind
 from filejobs_dagster.door.sides import Place
-from filejobs_dagster.embedded.postgres import EmbeddedPostgres
-from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.replica import catch_up
 from filejobs_dagster.references.unknown import ReferencesUnknown
+from tests.door.pairs import Pair, after_first_batch, started_pair
 from tests.installation import Installation, make_installation
 from tests.orchestration.conftest import Code, failure_of
 from tests.references.test_replica import start_replica
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
 pytestmark = pytest.mark.thorough
@@ -39,43 +36,10 @@ BATCH = 4
 KEYS = [f"files/{number:02}" for number in range(3 * BATCH)]
 
 
-@dataclass
-class Pair:
-    """A primary, its standby, and the address that everybody is told, as a virtual IP would be."""
-
-    primary: EmbeddedPostgres
-    standby: EmbeddedPostgres
-    address: Path
-
-    @property
-    def url(self) -> str:
-        return self.primary.url().replace(str(self.primary._place.socket), str(self.address))
-
-    def move_address(self) -> None:
-        self.address.unlink()
-        self.address.symlink_to(self.standby._place.socket)
-
-    def promote(self) -> None:
-        """Once the standby has everything: a switch that loses no commit."""
-        with (
-            psycopg.connect(self.primary.url(), autocommit=True) as primary,
-            psycopg.connect(self.standby.url(), autocommit=True) as standby,
-        ):
-            catch_up(primary, standby, "nothing")
-            standby.execute("SELECT pg_promote()")
-
-
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.chmod(0o755)
-        primary = stack.enter_context(EmbeddedPostgres.start(durable=False))
-        migrate(primary.url())
-        standby = stack.enter_context(start_replica(primary))
-        address = folder / "current"
-        address.symlink_to(primary._place.socket)
-        yield Pair(primary, standby, address)
+    with started_pair(migrate) as pair:
+        yield pair
 
 
 @pytest.fixture
@@ -98,22 +62,6 @@ def on(installation: Installation, server: EmbeddedPostgres) -> Installation:
         installation.endpoint_url,
         installation.document,
     )
-
-
-def after_first_batch(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Do it right before the proof that comes first once some objects are gone."""
-    proven = RunContext.prove_alive
-    done: list[int] = []
-
-    def prove_alive(self: RunContext) -> None:
-        with self.database.transaction(self.connection, read_only=True) as cursor:
-            _, acted, _ = self.progress.committed(cursor)
-        if acted and not done:
-            done.append(acted)
-            then()
-        proven(self)
-
-    monkeypatch.setattr(RunContext, "prove_alive", prove_alive)
 
 
 def verdict(installation: Installation) -> str:
