@@ -98,7 +98,7 @@ class Databases(Guard):
         for name, database in watched.items():
             state = _asked(name, database)
             _judge(name, state, known.get(name), UNTOUCHED)
-            watches[name] = Watch(_address(name), database, state)
+            watches[name] = Watch(f"the address in {name}", database, state)
             said.append(f"{name} leads to {state}")
             if state.position is None:
                 at.log.warning(
@@ -230,10 +230,6 @@ def _watches(at: Look) -> dict[str, Watch]:
     return watches if isinstance(watches, dict) else {}
 
 
-def _address(name: str) -> str:
-    return f"the address in {name}"
-
-
 def _asked(name: str, database: Database) -> ServerState:
     """What the server says of itself.
 
@@ -295,7 +291,7 @@ def _judge(
     Raises:
         Refusal: It is a standby, another database, an old primary, or it went back.
     """
-    whose = _address(name).capitalize()
+    whose = f"The address in {name}"
     if state.in_recovery:
         raise Refusal(
             f"{whose} leads to a standby, which may lack rows that the primary has.",
