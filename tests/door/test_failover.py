@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,17 @@ import pytest
 
 from filejobs_dagster.door import watch
 from filejobs_dagster.door.adoption import inspect, judge
+from filejobs_dagster.door.belonging import Belonging
+from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.door.refusals import DatabaseRestored, LeftBehind
 from filejobs_dagster.door.sides import Place
+from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.replica import catch_up
 from filejobs_dagster.references.unknown import ReferencesUnknown
 from tests.door.pairs import Pair, after_first_batch, started_pair
-from tests.installation import Installation, make_installation
+from tests.installation import MARKERS, Installation, make_installation
+from tests.jobs.storage_orphans.conftest import Sweeper
 from tests.orchestration.conftest import Code, failure_of
 from tests.references.test_replica import start_replica
 
@@ -125,6 +130,84 @@ def test_a_drain_on_the_old_primary_stops_once_it_can_know_of_the_promotion(
         left_behind = Code(on(installation, pair.primary), instance)
         left_behind.adopted = False
         assert "old primary" in failure_of(left_behind.run(dry_run=False))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "nobody tells: control"])
+def test_a_drain_of_orphans_stops_once_the_standby_is_promoted(
+    installation: Installation, pair: Pair, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    """The application refers to a quarter of them on the new primary, which is not taken for restored."""
+    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    installation.execute("DELETE FROM file")
+    new = on(installation, pair.standby)
+    orphans = [f"files/orphan-{number:04}" for number in range(240)]
+    used = orphans[-60:]
+    client = make_client(installation.settings().buckets["uploads"])
+    sweep = Sweeper(installation, client)
+    sweep.put(*orphans)
+    for key in KEYS:
+        client.delete_object(Bucket=installation.bucket, Key=key)
+    sweep.seen_before_there(*orphans)
+
+    def fail_over() -> None:
+        pair.promote()
+        Sweeper(new, client).refer(*used)
+        if told:
+            pair.move_address()
+
+    with monkeypatch.context() as patch:
+        after_first_batch(patch, fail_over)
+        outcome = sweep(batch_size=50)
+    left = installation.keys()
+    if not told:
+        assert outcome.ok, outcome.error
+        assert left == {"files/used"}
+        return
+    assert "a standby was promoted" in (outcome.error or "")
+    assert len(left) == 240 - 50 + 1
+    assert set(used) <= left
+
+    assert verdict(new) == "adopted"
+    again = Sweeper(new, client)(batch_size=50)
+    assert again.ok, again.error
+    assert installation.keys() == {*used, "files/used"}
+    assert "old primary" in (Sweeper(on(installation, pair.primary), client)().error or "")
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "nobody looks: control"])
+def test_a_drain_of_orphans_stops_once_another_database_has_the_marker(
+    tmp_path: Path,
+    database_url: str,
+    bucket: str,
+    s3_client: S3Client,
+    s3_server: EmbeddedS3,
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,
+) -> None:
+    installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    client = make_client(installation.settings().buckets["uploads"])
+    guards = [guard for guard in GUARDS if told or not isinstance(guard, Belonging)]
+    sweep = Sweeper(installation, client, guards=guards)
+    orphans = [f"files/orphan-{number:04}" for number in range(350)]
+    sweep.seen_before(*orphans)
+
+    def somebody_else_takes_the_bucket() -> None:
+        key = f"{MARKERS}/test.json"
+        marker = json.loads(client.get_object(Bucket=bucket, Key=key)["Body"].read())
+        marker["counter"] += 7
+        marker["database"] = {**marker["database"], "system_identifier": "1"}
+        client.put_object(Bucket=bucket, Key=key, Body=json.dumps(marker).encode())
+
+    after_first_batch(monkeypatch, somebody_else_takes_the_bucket)
+    outcome = sweep(batch_size=50)
+    left = installation.keys() - {"files/used"}
+    if not told:
+        assert outcome.ok, outcome.error
+        assert left == set()
+        return
+    assert len(left) == 300, "one batch went, and none after it"
+    assert "belongs to the database" in (outcome.error or "")
+    assert "What this run had not deleted yet it leaves alone." in (outcome.error or "")
 
 
 def test_a_promotion_that_lost_commits_is_refused_and_told_from_one_that_lost_none(
