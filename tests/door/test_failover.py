@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import dagster as dg
 import psycopg
 import pytest
 
+from filejobs_dagster.doctor.database import check_standbys
 from filejobs_dagster.door import watch
 from filejobs_dagster.door.adoption import inspect, judge
 from filejobs_dagster.door.belonging import Belonging
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
@@ -136,7 +139,7 @@ def test_a_drain_on_the_old_primary_stops_once_it_can_know_of_the_promotion(
 def test_a_drain_of_orphans_stops_once_the_standby_is_promoted(
     installation: Installation, pair: Pair, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
-    """The application refers to a quarter of them on the new primary, which is not taken for restored."""
+    """A quarter is referred to on the new primary, which is not taken for a restored one."""
     monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
     installation.execute("DELETE FROM file")
     new = on(installation, pair.standby)
@@ -227,6 +230,28 @@ def test_a_promotion_that_lost_commits_is_refused_and_told_from_one_that_lost_no
     assert "asynchronous standby was promoted" in said
     assert "restored to a point in time" in said
     assert "filejobs bucket adopt --again" in said
+
+
+def test_the_doctor_says_which_standby_can_lose_what_was_committed(pair: Pair) -> None:
+    def said(url: str) -> Finding:
+        with psycopg.connect(url) as connection:
+            return check_standbys("standbys", connection.cursor())
+
+    role = pair.primary.url().replace("postgres@", "collector@")
+    with psycopg.connect(pair.primary.url(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE collector LOGIN")
+        unseen, seen = said(role), said(pair.primary.url())
+        assert (unseen.verdict, seen.verdict) == ("warning", "warning")
+        assert "GRANT pg_read_all_stats TO collector" in unseen.advice
+        assert "replicates asynchronously" in seen.found
+        assert "synchronous_standby_names" in seen.advice
+        connection.execute("GRANT pg_read_all_stats TO collector")
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        connection.execute("SELECT pg_reload_conf()")
+        while said(role).verdict == "warning":
+            time.sleep(0.1)
+        assert said(role).found == "a commit waits for a synchronous standby (*)"
+    assert "no standby is connected" in said(pair.standby.url()).found
 
 
 def test_a_promoted_replica_is_not_taken_for_the_primary(pair: Pair) -> None:
