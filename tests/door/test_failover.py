@@ -174,7 +174,8 @@ def test_a_drain_of_orphans_stops_once_the_standby_is_promoted(
     again = Sweeper(new, client)(batch_size=50)
     assert again.ok, again.error
     assert installation.keys() == {*used, "files/used"}
-    assert "old primary" in (Sweeper(on(installation, pair.primary), client)().error or "")
+    left_behind = Sweeper(on(installation, pair.primary), client, adopted=False)
+    assert "old primary" in (left_behind().error or "")
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "nobody looks: control"])
