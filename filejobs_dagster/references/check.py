@@ -86,8 +86,8 @@ class ReferenceCheck:
             schema: Where the project's own tables are. The operator's SQL is run with the
                 connection's own search path.
             statement_timeout: Limit of one query.
-            recognise: Told in each transaction which server answers at an address that is not the
-                connection's; it raises when that one is not to be believed. None believes it.
+            recognise: Told after each transaction which server answered in it at an address that is
+                not the connection's; it raises when that one is not to be believed. None believes.
 
         Raises:
             ReferencesUnknown: A source's SQL is not one query.
@@ -270,9 +270,12 @@ class ReferenceCheck:
         for url, queries in self._elsewhere.items():
             whom = ", ".join(query.name for query in queries)
             with self._transaction(self._reached(url, whom), whom) as cursor:
-                if self._recognise is not None:
-                    self._recognise(url, server_state(cursor))
+                here = None if self._recognise is None else server_state(cursor)
                 yield cursor, (), queries
+            if self._recognise is not None and here is not None:
+                # Not before: it may look with a connection of its own, which a pool of one lacks.
+                with _answering(whom):
+                    self._recognise(url, here)
 
     def _reached(self, url: str, whom: str) -> psycopg.Connection[Any]:
         """The check's own connection to a database, opened again when it has broken."""
