@@ -169,6 +169,19 @@ def test_a_drain_stops_when_the_operators_standby_is_promoted(
     assert world.lost(used) == set()
 
 
+@pytest.mark.parametrize("job", ["deleted_files"])
+def test_the_last_question_alone_stops_it_where_the_proof_of_the_batch_came_too_early(
+    world: World, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(Databases, "prove", lambda *_: None)
+    used = promoted_in_the_middle(world, pair, monkeypatch)
+    said = world.run()
+    assert world.lost(used) == set()
+    assert "could not be asked which keys it names" in said
+    assert "a standby was promoted" in said
+
+
 def test_control_without_the_guard_the_drain_loses_what_the_promoted_server_refers_to(
     world: World, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
