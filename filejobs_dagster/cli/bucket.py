@@ -80,7 +80,8 @@ def adopt(
     environment, a copied and a restored database and an old primary are told by it. Another
     installation that owns an overlapping part is refused, and shown. A bucket that is adopted
     already is left as it is, unless `owns` has changed or a standby was promoted: call it again
-    then.
+    then. Of databases of your own, which sources or reservations are in, it remembers the server
+    and its timeline; with --again also of one that was moved, restored or left behind.
 
     [bold]Examples[/bold]
       filejobs bucket adopt uploads
@@ -92,6 +93,8 @@ def adopt(
       64  called wrongly
     """
     from filejobs_dagster.door.adoption import adopt as write  # noqa: PLC0415 (--help is fast)
+    from filejobs_dagster.door.databases import take_over  # noqa: PLC0415
+    from filejobs_dagster.door.guard import Refusal  # noqa: PLC0415
     from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
 
     _require_reason(again=again, reason=reason)
@@ -101,9 +104,19 @@ def adopt(
     with _place(settings, entry, invocation) as place:
         try:
             adopted = write(place, by=who(), again=reason if again else None)
-        except AdoptionRefused as error:
+            _tell(place, adopted)
+            theirs = take_over(
+                settings,
+                entry,
+                place.database,
+                place.connection,
+                by=who(),
+                again=reason if again else None,
+            )
+        except (AdoptionRefused, Refusal) as error:
             _refuse(error, invocation)
-    _tell(place, adopted)
+    for line in theirs:
+        typer.echo(f"Your own database: {line}.")
 
 
 @app.command()

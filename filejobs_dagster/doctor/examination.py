@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.configuration import check_jobs, check_settings
-from filejobs_dagster.doctor.database import check_database
+from filejobs_dagster.doctor.database import check_database, check_standbys
 from filejobs_dagster.doctor.finding import Finding, failed, skipped
 from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Checks = Callable[[], Iterable[Finding]]
 
-_NEED_DATABASE = ("migrations", "privileges", "primary", "pooler", "clock")
+_NEED_DATABASE = ("migrations", "privileges", "primary", "standbys", "pooler", "clock")
 
 
 def examine(
@@ -72,6 +72,7 @@ def _installation(
                 secrets,
             )
         yield from _buckets(settings, database, connection, secrets, probe=probe)
+        yield from _standbys(settings, database, secrets)
         yield from _door(settings, database, connection, secrets)
         yield from _jobs(settings, database, connection, secrets)
         yield from _audit(settings, database, connection, secrets)
@@ -125,6 +126,25 @@ def _buckets(
             advice="every source must answer, or no job deletes anything: check its query and the "
             "role's privileges, and write min_rows: 0 where an empty answer is normal",
         )
+
+
+def _standbys(
+    settings: Settings, database: Database, secrets: tuple[str, ...]
+) -> Iterator[Finding]:
+    """What a promotion can lose of the operator's own databases."""
+    from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (boto3)
+
+    for name, other in operators(settings, settings.buckets, database).items():
+        check = f"standbys {name}"
+
+        def look(check: str = check, other: Database = other) -> Iterable[Finding]:
+            with (
+                other.connect("doctor") as reached,
+                other.transaction(reached, read_only=True) as cursor,
+            ):
+                yield check_standbys(check, cursor)
+
+        yield from _each(check, look, secrets)
 
 
 def _door(

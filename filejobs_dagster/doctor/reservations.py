@@ -18,7 +18,6 @@ from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
     tables_read,
     waits_for_locks,
 )
-from filejobs_dagster.jobs.upload_reservations.opening import other_database
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
@@ -58,7 +57,7 @@ def check_reservation_source(
     if settings.database is None:
         yield from _statements(name, settings, database, connection)
         return
-    other = other_database(settings.database, database)
+    other = database.elsewhere(settings.database.url.reveal())
     try:
         reached = other.connect("doctor")
     except DatabaseUnavailable as error:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.primary import ServerState
 
 __all__ = [
+    "AGAIN",
     "AWS",
     "Adopted",
     "Inspection",
@@ -145,7 +146,7 @@ def judge(place: Place, found: Inspection) -> Adopted:
         raise WrongDatabase(
             f"Bucket {place.bucket!r} belongs to the database {marker.database}. Connected is "
             f"{found.identity}. A copy of a database does not know what the other one refers to "
-            f"since. {_AGAIN}"
+            f"since. {AGAIN}"
         )
     here, there = found.server.timeline, marker.timeline
     if here is not None and there is not None and there > here:
@@ -161,7 +162,7 @@ def judge(place: Place, found: Inspection) -> Adopted:
         raise DatabaseRestored(
             f"The marker of bucket {place.bucket!r} counts {marker.counter} and the database "
             f"{knows}: {_lost(here, there)} It does not know what has been referred to since, so "
-            f"objects in use would look unreferenced. {_AGAIN}"
+            f"objects in use would look unreferenced. {AGAIN}"
         )
     _require_adopted_prefixes(place, marker)
     return Adopted(marker, row, found.server)
@@ -183,10 +184,11 @@ def _lost(here: int | None, there: int | None) -> str:
     )
 
 
-_AGAIN = (
+AGAIN = (
     "If it was moved or restored on purpose, and what was lost is dealt with, say so: "
     "filejobs bucket adopt --again --reason '…'"
 )
+"""What to do about a database that is older than it was, or another one."""
 
 
 def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:

@@ -10,6 +10,7 @@ import psycopg
 
 from filejobs_dagster.door.belonging import watch_of
 from filejobs_dagster.door.clocks import proven_now
+from filejobs_dagster.door.databases import recognise
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.primary import ServerState
     from filejobs_dagster.settings import Settings
 
 WOULD_BE_REFUSED = "would be refused"
@@ -129,6 +131,19 @@ class Door:
         watch = None if self._at is None else watch_of(self._at)
         if watch is not None:
             watch.tell(fresh)
+
+    def recognise(self, url: str, here: ServerState) -> None:
+        """Take what a server of the operator's says of itself, in the transaction of its answer.
+
+        Args:
+            url: Where it was reached.
+            here: What it says.
+
+        Raises:
+            Refusal: What it answered is no answer.
+        """
+        if self._at is not None:
+            recognise(self._at, url, here)
 
     def prove(self) -> None:
         """Look again, before a batch of a live run, at what may have changed.

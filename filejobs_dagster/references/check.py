@@ -17,6 +17,7 @@ from psycopg.rows import TupleRow, tuple_row
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
 from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed
 from filejobs_dagster.references.columns import only_column
 from filejobs_dagster.references.copying import copied_blocks
@@ -27,11 +28,12 @@ from filejobs_dagster.references.plans import reads_of
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from filejobs_dagster.postgres.primary import ServerState
     from filejobs_dagster.references.near import ReferenceForms
 
 __all__ = ["ReferenceCheck", "ReferencesUnknown"]
@@ -73,6 +75,7 @@ class ReferenceCheck:
         *,
         schema: str = "public",
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
+        recognise: Callable[[str, ServerState], None] | None = None,
     ) -> None:
         """Prepare the sources; nothing is sent yet.
 
@@ -83,6 +86,8 @@ class ReferenceCheck:
             schema: Where the project's own tables are. The operator's SQL is run with the
                 connection's own search path.
             statement_timeout: Limit of one query.
+            recognise: Told after each transaction which server answered in it at an address that is
+                not the connection's; it raises when that one is not to be believed. None believes.
 
         Raises:
             ReferencesUnknown: A source's SQL is not one query.
@@ -98,6 +103,7 @@ class ReferenceCheck:
         self._connections: dict[str, psycopg.Connection[Any]] = {}
         self._schema = schema
         self._statement_timeout = statement_timeout
+        self._recognise = recognise
         self._columns: dict[str, Column] = {}
         self._sieves: dict[str, tuple[Sieve, float]] = {}
 
@@ -264,7 +270,12 @@ class ReferenceCheck:
         for url, queries in self._elsewhere.items():
             whom = ", ".join(query.name for query in queries)
             with self._transaction(self._reached(url, whom), whom) as cursor:
+                here = None if self._recognise is None else server_state(cursor)
                 yield cursor, (), queries
+            if self._recognise is not None and here is not None:
+                # Not before: it may look with a connection of its own, which a pool of one lacks.
+                with _answering(whom):
+                    self._recognise(url, here)
 
     def _reached(self, url: str, whom: str) -> psycopg.Connection[Any]:
         """The check's own connection to a database, opened again when it has broken."""

@@ -24,8 +24,9 @@ from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.registry import BY_NAME, JOBS
-from tests.installation import Installation, make_installation
+from tests.installation import Installation
 from tests.orchestration.conftest import failure_of
+from tests.own_tables import OwnTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,8 +108,26 @@ def source_without_a_table(installation: Installation, _: pytest.MonkeyPatch) ->
         del bucket["sources"]
 
 
+@contextmanager
+def left_behind(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
+    """A live run has seen a database of the operator's on a later timeline."""
+    bucket = installation.document["buckets"]["uploads"]
+    address = {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}
+    bucket["sources"] = [
+        {"name": "app", "sql": "select 'x' where false", "min_rows": 0, "database": address}
+    ]
+    assert run(installation, "deleted_files", "live")[0].ok
+    installation.execute("UPDATE watched_database SET timeline = timeline + 1")
+    try:
+        yield
+    finally:
+        del bucket["sources"]
+        installation.execute("DELETE FROM watched_database")
+
+
 FAULTS: dict[str, Fault] = {
     "marker": restored,
+    "databases": left_behind,
     "tables": without_a_constraint,
     "doubt": doubted,
     "commits": asynchronous,
@@ -135,7 +154,7 @@ def world(
     client.create_bucket(Bucket=bucket)
     url = postgres_server.create_database(name, template_database)
     folder: Path = tmp_path_factory.mktemp("door")
-    installation = make_installation(folder, url, bucket, client, s3_server)
+    installation = OwnTables(folder, url, bucket, client, s3_server.endpoint_url, app_url=url)
     installation.adopt()
     yield installation
     postgres_server.drop_database(name)

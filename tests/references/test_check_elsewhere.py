@@ -17,6 +17,8 @@ from tests.postgres.backends import terminate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from filejobs_dagster.postgres.primary import ServerState
+
 
 @dataclass(frozen=True)
 class Elsewhere:
@@ -167,3 +169,25 @@ def open_connections(watcher: psycopg.Connection) -> list[int]:
         " AND application_name LIKE 'filejobs/references%'"
     )
     return [pid for (pid,) in rows]
+
+
+@pytest.mark.usefixtures("app")
+def test_what_a_server_says_that_is_not_the_one_to_ask_is_no_answer(
+    connection: psycopg.Connection, empty_database_url: str
+) -> None:
+    told: list[tuple[str, int | None]] = []
+
+    def not_the_one(url: str, here: ServerState) -> None:
+        told.append((url, here.timeline))
+        raise RuntimeError("somebody else answers there")
+
+    sources = [Elsewhere(empty_database_url)]
+    with (
+        ReferenceCheck(connection, sources, recognise=not_the_one) as references,
+        pytest.raises(ReferencesUnknown, match="somebody else answers there"),
+    ):
+        references.named(["files/2"])
+    assert told == [(empty_database_url, 1)]
+    # CONTROL: believed, it lets the key go.
+    with ReferenceCheck(connection, sources) as references:
+        assert references.named(["files/2"]) == {}
