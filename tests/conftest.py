@@ -17,6 +17,7 @@ import pytest
 from filejobs_dagster.embedded.environment import is_foreign
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.embedded.s3 import EmbeddedS3
+from tests import budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,15 @@ PROMISES = "FILEJOBS_PROMISED_"
 """What this machine is promised to have begins so; what reads it does so while it is imported."""
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--budget`."""
+    parser.addoption(budget.OPTION, action="store_true", help="say where processor time went")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Forget the developer's databases, buckets and accounts, before any server starts."""
+    if config.getoption(budget.OPTION):
+        config.pluginmanager.register(budget.Budget())
     for name in filter(is_foreign, list(os.environ)):
         if not name.startswith(PROMISES):
             del os.environ[name]

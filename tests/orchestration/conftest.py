@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
+from tests.instances import dagster_instance
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:
@@ -81,5 +82,5 @@ def installation(
 
 @pytest.fixture
 def code(installation: Installation) -> Iterator[Code]:
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         yield Code(installation, instance)
