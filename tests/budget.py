@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 SLOWEST = 15
 OPTION = "--budget"
@@ -25,26 +25,32 @@ class Budget:
     """Measures each phase of each test where it runs, and adds up where the results arrive."""
 
     def __init__(self) -> None:
-        self._before = processor_seconds()
+        self._before = 0.0
         self._by_test: dict[str, float] = defaultdict(float)
         self._by_folder: dict[str, dict[str, float]] = {}
         self._tests: dict[str, int] = defaultdict(int)
 
+    def pytest_collection_finish(self) -> None:
+        """What imports and collection took belongs to no test."""
+        self._before = processor_seconds()
+
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[None]:
+    def pytest_runtest_makereport(
+        self,
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Say in the report what was used since the one before it; xdist carries it on."""
-        report: pytest.TestReport = yield  # type: ignore[misc]
+        report = yield
         now = processor_seconds()
-        report.processor_seconds = max(0.0, now - self._before)
+        vars(report)["processor_seconds"] = max(0.0, now - self._before)
         self._before = now
-        return report  # type: ignore[return-value]
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         used = getattr(report, "processor_seconds", 0.0)
         self._by_test[report.nodeid] += used
         folder = str(Path(report.nodeid.partition("::")[0]).parent)
         phases = self._by_folder.setdefault(folder, {"setup": 0.0, "call": 0.0, "teardown": 0.0})
-        phases[report.when or "call"] += used
+        phases[report.when] += used
         self._tests[folder] += report.when == "setup"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -18,6 +18,7 @@ from filejobs_dagster.embedded.environment import is_foreign
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.embedded.s3 import EmbeddedS3
 from tests import budget
+from tests.databases import Databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,12 +91,17 @@ def template_database(postgres_server: EmbeddedPostgres) -> str:
     return TEMPLATE
 
 
+@pytest.fixture(scope="session")
+def databases(postgres_server: EmbeddedPostgres, template_database: str) -> Databases:
+    """The worker's migrated databases, for who needs one for longer or shorter than a test."""
+    return Databases(postgres_server, template_database)
+
+
 @pytest.fixture
-def database_url(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+def database_url(databases: Databases) -> Iterator[str]:
     """The address of a migrated, empty database of the test's own."""
-    name = f"test_{uuid.uuid4().hex}"
-    yield postgres_server.create_database(name, template_database)
-    postgres_server.drop_database(name)
+    with databases.one() as url:
+        yield url
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A Dagster instance of a test's own, with a folder and real storage, made in an eighth of the time."""
+"""A Dagster instance of a test's own, with a folder and real storage, in an eighth of the time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import shutil
 import tempfile
 from contextlib import contextmanager
+from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -13,7 +14,6 @@ from sqlalchemy import Engine, event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from sqlite3 import Connection
 
 
 @contextmanager
@@ -36,5 +36,5 @@ def _template() -> tempfile.TemporaryDirectory[str]:
 @event.listens_for(Engine, "connect")
 def _do_not_wait_for_the_disk(connection: object, _record: object) -> None:
     """What a test's SQLite holds need not survive a loss of power."""
-    if type(connection).__module__.startswith("sqlite3"):
+    if isinstance(connection, Connection):
         connection.execute("PRAGMA synchronous = OFF")

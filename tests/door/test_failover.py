@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import dagster as dg
 import psycopg
 import pytest
 
@@ -23,6 +22,7 @@ from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.replica import catch_up
 from filejobs_dagster.references.unknown import ReferencesUnknown
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 from tests.orchestration.conftest import Code, failure_of
 from tests.references.test_replica import start_replica
 
@@ -155,7 +155,7 @@ def test_a_drain_on_the_old_primary_stops_once_it_can_know_of_the_promotion(
             new.adopt()
 
     after_first_batch(monkeypatch, fail_over)
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         result = Code(installation, instance).run(dry_run=False, batch_size=BATCH)
 
         assert len(used) == len(KEYS) - BATCH
@@ -187,7 +187,7 @@ def test_a_promotion_that_lost_commits_is_refused_and_told_from_one_that_lost_no
     # What an asynchronous standby had not got: the old primary's last count.
     pair.promote()
     assert verdict(new) == "adopted"
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         assert Code(old, instance).run(dry_run=False).success
         assert verdict(new) == "DatabaseRestored"
         behind = Code(new, instance)

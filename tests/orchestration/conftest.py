@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
-from tests.instances import dagster_instance
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
