@@ -31,6 +31,12 @@ TEMPLATE = "migrated_template"
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
+QUICK = os.environ.get("HYPOTHESIS_PROFILE") == "quick"
+"""Whether few examples are drawn (make test). All of them are drawn by `make thorough`."""
+
+ALL_OF_THEM = 5
+"""So many times the examples of a quick run."""
+
 NO_REAL_ACCOUNT = {
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -57,6 +63,20 @@ def pytest_configure(config: pytest.Config) -> None:
         if not name.startswith(PROMISES):
             del os.environ[name]
     os.environ.update(NO_REAL_ACCOUNT)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests with drawn examples before they are selected by their marks."""
+    for item in items:
+        test = getattr(item, "function", None)
+        if getattr(test, "is_hypothesis_test", False):
+            item.add_marker("drawn")
+    if QUICK:
+        for test in {item.function for item in items if item.get_closest_marker("drawn")}:  # type: ignore[attr-defined]
+            said = test._hypothesis_internal_use_settings
+            fewer = max(1, said.max_examples // ALL_OF_THEM)
+            test._hypothesis_internal_use_settings = hypothesis.settings(said, max_examples=fewer)
 
 
 @pytest.fixture(autouse=True)
