@@ -10,10 +10,13 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from alembic.config import Config
 
 
 @contextmanager
@@ -38,3 +41,18 @@ def _do_not_wait_for_the_disk(connection: object, _record: object) -> None:
     """What a test's SQLite holds need not survive a loss of power."""
     if isinstance(connection, Connection):
         connection.execute("PRAGMA synchronous = OFF")
+
+
+_read = ScriptDirectory.from_config
+_known: dict[tuple[str | None, ...], ScriptDirectory] = {}
+
+
+def _scripts(config: Config) -> ScriptDirectory:
+    """Dagster's migrations, which it reads again for every storage and every run, read once."""
+    place = (config.config_file_name, config.get_main_option("script_location"))
+    if place not in _known:
+        _known[place] = _read(config)
+    return _known[place]
+
+
+ScriptDirectory.from_config = _scripts  # type: ignore[method-assign,assignment]
