@@ -55,4 +55,4 @@ def _scripts(config: Config) -> ScriptDirectory:
     return _known[place]
 
 
-ScriptDirectory.from_config = _scripts  # type: ignore[method-assign,assignment]
+ScriptDirectory.from_config = _scripts  # type: ignore[method-assign]
