@@ -20,6 +20,7 @@ from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, blocks, page
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ def test_the_example_of_the_page_works_and_every_field_of_its_records_is_explain
         "INSERT INTO thumbnail SELECT id, replace(storage_key, '/', '/thumbnails/') FROM file"
     )
     job = build_definitions(installation.loaded()).resolve_job_def(JOB)
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         for asked in ({}, {"filejobs/mode": "live"}):
             assert job.execute_in_process(instance=instance, tags=asked).success
 

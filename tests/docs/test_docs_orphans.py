@@ -18,6 +18,7 @@ from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,7 @@ def installation(
 def test_every_field_of_a_record_is_explained(installation: Installation) -> None:
     installation.reserve("files/1")
     job = build_definitions(installation.loaded()).resolve_job_def("storage_orphans")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         assert job.execute_in_process(instance=instance).success
         job.execute_in_process(
             instance=instance, tags={"filejobs/mode": "live"}, raise_on_error=False

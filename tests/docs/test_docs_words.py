@@ -34,6 +34,7 @@ from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import read_settings
 from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def test_every_field_of_a_record_is_explained(
     installation.reserve("elsewhere/3")
     explained = _first_column(COLLECTOR)
     job = definitions.resolve_job_def("upload_reservations")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         for asked in ({}, {"filejobs/mode": "live"}):
             assert job.execute_in_process(instance=instance, tags=asked).success
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]

@@ -7,7 +7,6 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import dagster as dg
 import psycopg
 import pytest
 
@@ -24,6 +23,7 @@ from filejobs_dagster.references.replica import catch_up
 from filejobs_dagster.references.unknown import ReferencesUnknown
 from tests.door.pairs import Pair, after_first_batch, started_pair
 from tests.installation import MARKERS, Installation, make_installation
+from tests.instances import dagster_instance
 from tests.jobs.storage_orphans.conftest import Sweeper
 from tests.orchestration.conftest import Code, failure_of
 from tests.references.test_replica import start_replica
@@ -111,7 +111,7 @@ def test_a_drain_on_the_old_primary_stops_once_it_can_know_of_the_promotion(
             new.adopt()
 
     after_first_batch(monkeypatch, fail_over)
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         result = Code(installation, instance).run(dry_run=False, batch_size=BATCH)
 
         assert len(used) == len(KEYS) - BATCH
@@ -222,7 +222,7 @@ def test_a_promotion_that_lost_commits_is_refused_and_told_from_one_that_lost_no
     # What an asynchronous standby had not got: the old primary's last count.
     pair.promote()
     assert verdict(new) == "adopted"
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         assert Code(old, instance).run(dry_run=False).success
         assert verdict(new) == "DatabaseRestored"
         behind = Code(new, instance)
