@@ -106,6 +106,8 @@ class ReferenceCheck:
         self._recognise = recognise
         self._columns: dict[str, Column] = {}
         self._sieves: dict[str, tuple[Sieve, float]] = {}
+        self.samples: dict[str, dict[str, bytes]] = {}
+        """What `examine` saw of each source of the operator: keys, with the value of their row."""
 
     def __enter__(self) -> Self:
         return self
@@ -367,6 +369,7 @@ class ReferenceCheck:
             key = _as_text(query.transforms.apply(value))
             if key:
                 keys.setdefault(key, value)
+        self.samples[query.name] = keys
         # The very statement that decides later: too slow for some keys is too slow.
         known = set(self._named_by_query(cursor, query, list(keys) or [PROBE]))
         unknown = [key for key in keys if key not in known]

@@ -97,6 +97,19 @@ class SourceSettings(Section):
         examples=["select key from unnest($1::text[]) as key join asset on asset.path = key"],
     )
 
+    names: Literal["keys", "owners"] = Field(
+        default="keys",
+        description="What the query returns: keys of objects, or owners (stems, folders, run ids) "
+        "that `rewrites` lead to. An owner need not be an object: it never counts as missing.",
+        examples=["owners"],
+    )
+    keys_checked_by_hand: StrictBool = Field(
+        default=False,
+        description="You have made sure that this query is right although none of the keys that "
+        "were looked at lies in owns, or none has an object. Without it live runs refuse such a "
+        "source: a missing transform looks the same.",
+        examples=[False],
+    )
     rows_checked_by_hand: StrictBool = Field(
         default=False,
         description="You have made sure that the foreign tables and the functions of this query "
@@ -268,6 +281,7 @@ class BucketSettings(Section):
         yield from _credentials(said)
         yield from repeated_names(said.get("sources"), "sources", "source")
         yield from repeated_names(said.get("rewrites"), "rewrites", "rewrite")
+        yield from _owners_of_nothing(said)
         yield from _owned_markers(said)
 
 
@@ -317,6 +331,22 @@ def owner_of(key: str, entry: str, buckets: Mapping[str, Mapping[str, Any]]) -> 
                     where = at(("buckets", name, *path))
                     return f"{_prefix_in_words(prefix)} of {where}"
     return None
+
+
+def _owners_of_nothing(said: Mapping[str, Any]) -> Iterator[Found]:
+    """Find sources of owners in a bucket that has no rule by which an object has an owner."""
+    if said.get("rewrites"):
+        return
+    for index, source in enumerate(items(said.get("sources"))):
+        if part(source, "names") == "owners":
+            yield (
+                ("sources", index, "names"),
+                mistake(
+                    "owners keep objects by `rewrites`, and this bucket has none: nothing would "
+                    "be kept by this source",
+                    "write the rewrite that leads from an object to its owner, or names: keys",
+                ),
+            )
 
 
 def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:

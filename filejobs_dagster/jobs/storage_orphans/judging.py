@@ -134,7 +134,7 @@ def numbers_of(made: Pass) -> Numbers:
         strangers=tuple(
             Stranger(name, count.keys, shown(count.samples[0]))
             for name, count in made.references.per_source.items()
-            if count.keys and not count.in_owns
+            if count.keys and not count.in_owns and not count.owners
         ),
         newest_reference=found.newest_reference,
         newer=found.newer,

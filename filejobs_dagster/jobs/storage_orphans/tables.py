@@ -57,6 +57,7 @@ def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]
                 "rows": count.rows,
                 "keys": count.keys,
                 "in_owns": count.in_owns,
+                "names": "owners" if count.owners else "keys",
                 "null_or_empty": count.null_or_empty,
             }
             for name, count in references.per_source.items()

@@ -15,7 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     Shelf,
     selected,
 )
-from filejobs_dagster.jobs.storage_orphans.classification.result import Classification, NearMatch
+from filejobs_dagster.jobs.storage_orphans.classification.result import Classification
 from filejobs_dagster.jobs.storage_orphans.classification.rules import TOO_MANY_OWNERS, Rules
 from filejobs_dagster.jobs.storage_orphans.classification.words import (
     AMBIGUOUS,
@@ -29,6 +29,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.words import (
     YOUNG,
 )
 from filejobs_dagster.references.rewrites import TooManyOwners
+from filejobs_dagster.references.suggestion import NearMatch
 from filejobs_dagster.streams import Cursor, Sorter
 
 if TYPE_CHECKING:
