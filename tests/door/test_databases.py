@@ -22,7 +22,7 @@ from filejobs_dagster.registry import BY_NAME
 from tests.own_tables import OwnTables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
@@ -74,7 +74,7 @@ def _nothing_is_remembered(world: OwnTables) -> None:
 
 def come_in(
     world: OwnTables, job: str = "storage_orphans", *, live: bool = True, app_url: str | None = None
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """What this guard says of a run that comes in."""
     environment = world.environment | ({} if app_url is None else {NAME: app_url})
     settings = world.settings(environment)
@@ -84,7 +84,7 @@ def come_in(
     return door.told(Outcome()).detail
 
 
-def remembered(world: OwnTables) -> tuple[int, int]:
+def remembered(world: OwnTables) -> tuple[Any, Any]:
     """Timeline and position."""
     [(name, timeline, position)] = world.execute(
         "SELECT name, timeline, log_position FROM watched_database"

@@ -91,7 +91,7 @@ class World:
         """One live run; why it failed, or nothing."""
         if self.job == "storage_orphans":
             client = make_client(self.installation.settings().buckets["uploads"])
-            sweeper = Sweeper(self.installation, client, guards=door.GUARDS)
+            sweeper = Sweeper(self.installation, client, guards=vars(door)["GUARDS"])
             return sweeper(batch_size=BATCH).error or ""
         result = self.code.run(self.job, dry_run=False, batch_size=BATCH)
         return "" if result.success else failure_of(result)
