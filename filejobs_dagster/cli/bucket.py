@@ -28,9 +28,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-NOT_TRIED = "not tried yet"
-"""Of an adopted bucket: no live run and no `filejobs doctor --probe` has looked."""
-
 Entry = Annotated[
     str | None,
     typer.Argument(
@@ -223,6 +220,8 @@ def _refuse(error: Exception, invocation: Invocation) -> NoReturn:
 
 def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
     """Name, and what the bucket, the database and the settings say; None for nothing."""
+    from filejobs_dagster.door.server import NOT_TRIED  # noqa: PLC0415 (boto3)
+
     marker, row, identity = found.marker, found.row, found.identity
     return [
         (
