@@ -58,8 +58,8 @@ def adopt(
         bool,
         typer.Option(
             "--again",
-            help="The database was moved or restored on purpose, and takes its bucket over. "
-            "Needs --reason.",
+            help="The database was moved or restored on purpose, and takes its bucket over; or it "
+            "is right although a pass of storage_orphans doubts it. Needs --reason.",
         ),
     ] = False,
     reason: Annotated[

@@ -198,9 +198,9 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
         place: What is to belong together.
         by: User and host.
         again: The reason why a database that was moved or restored on purpose takes the bucket
-            over, or is right although a pass found it older than the bucket; recorded in the
-            audit log. It does not help against another installation or
-            another environment.
+            over, or is right although a pass found that rows and objects do not fit together;
+            recorded in the audit log. It does not help against another installation or another
+            environment.
 
     Raises:
         AdoptionRefused: It is somebody else's, or it is not known whose, or storage refused.
@@ -232,7 +232,7 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
 
 
 def _vouch(place: Place, by: str, reason: str) -> None:
-    """Forget that a pass found the database older than the bucket, and write down who says so."""
+    """Forget that rows and objects did not fit together, and write down who says that they do."""
     with place.database.transaction(place.connection) as cursor:
         runs = forget_doubts(cursor, place.row_key)
         if runs:
