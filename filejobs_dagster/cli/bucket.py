@@ -174,6 +174,8 @@ def _tell(place: Place, adopted: Adopted) -> None:
         f"counter {marker.counter}.\n"
         "Live runs may delete in it from now on: begin with a dry one."
     )
+    if adopted.searched is not None:
+        typer.echo(str(adopted.searched))
 
 
 def _require_reason(*, again: bool, reason: str | None) -> None:
