@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.doctor.configuration import check_jobs, check_settings
+from filejobs_dagster.doctor.configuration import check_idle, check_jobs, check_settings
 from filejobs_dagster.doctor.database import check_database
 from filejobs_dagster.doctor.finding import Finding, failed, skipped
 from filejobs_dagster.doctor.instance import check_instance
@@ -55,6 +56,7 @@ def _installation(
     settings: Settings, secrets: tuple[str, ...], *, probe: bool
 ) -> Iterator[Finding]:
     yield from check_jobs(settings)
+    yield from check_idle(settings, datetime.now(timezone.utc).date())
     yield from _each("alerts", lambda: _alerts(settings), secrets)
     database = Database.of(settings.database)
     with _connected(database, secrets) as (connection, refusal):

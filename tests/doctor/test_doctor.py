@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import threading
+from datetime import date
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ from typer.testing import CliRunner, Result
 
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.doctor import software
+from filejobs_dagster.doctor.configuration import check_idle
 from filejobs_dagster.doctor.database import FUNCTIONS, NEEDED, SEQUENCES, _pooler
 from filejobs_dagster.doctor.examination import examine
 from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software, library_version_for
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.settings import read_settings
+from filejobs_dagster.settings import Settings, load_settings, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +66,10 @@ class Patient:
         for finding in examine(read_settings(self.path), os.environ):
             found.setdefault(finding.check, []).append(finding)
         return found
+
+    def settings(self) -> Settings:
+        self.write()
+        return load_settings(self.path)
 
     def one(self, check: str) -> Finding:
         (finding,) = self.findings()[check]
@@ -295,6 +301,41 @@ class TestJobs:
         patient.document["jobs"]["upload_reservations"]["mode"] = "live"
         monkeypatch.setenv("FILEJOBS_ALLOW_LIVE", "0")
         assert "allow_live is off" in patient.findings()["jobs"][-1].found
+
+
+A_BUCKET = {"bucket": "acme", "owns": ["files/"], "min_age": "48h"}
+A_SOURCE = {"name": "a", "sql": "select key from a"}
+REPLICA = {"url": {"env": "FILEJOBS_DATABASE_URL"}}
+IDLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "buckets.other": ({"buckets": {"other": A_BUCKET}}, {}),
+    "buckets.uploads.shape": ({}, {"shape": ["files/.*"]}),
+    "buckets.uploads.rewrites": (
+        {},
+        {"rewrites": [{"name": "a", "match": "files/t/(?P<id>.+)", "owner": "files/{id}"}]},
+    ),
+    "buckets.uploads.sources[0].read_from": ({}, {"sources": [A_SOURCE | {"read_from": REPLICA}]}),
+    "buckets.uploads.sources[1]": ({}, {"sources": [A_SOURCE, A_SOURCE | {"name": "b"}]}),
+    "scratch_dir": ({"scratch_dir": "/tmp"}, {}),
+    "audit.archive": ({"audit": {"archive": {"folder": "/archive"}}}, {}),
+    "alerts.repeat_after": ({"alerts": {"repeat_after": "24h"}}, {}),
+    "backfill_from": ({"backfill_from": "2026-03-02"}, {}),
+}
+
+
+@pytest.mark.parametrize("path", IDLE)
+def test_a_line_that_has_no_effect_as_things_stand_is_a_warning(
+    patient: Patient, path: str
+) -> None:
+    patient.document["jobs"]["upload_reservations"]["bucket"] = "uploads"
+    day = date(2026, 3, 1)
+    assert list(check_idle(patient.settings(), day)) == []
+    for section, lines in IDLE[path][0].items():
+        known = patient.document.get(section)
+        patient.document[section] = lines if known is None else {**known, **lines}
+    patient.document["buckets"]["uploads"] |= IDLE[path][1]
+    [found] = check_idle(patient.settings(), day)
+    assert found.verdict == "warning"
+    assert found.found.startswith(f"{path} does nothing: ")
 
 
 class TestDagster:
