@@ -91,10 +91,10 @@ class Door:
         try:
             buckets = tuple(self._buckets())
         except BucketUnavailable as error:
-            refusal = Refusal(str(error), "Nothing was touched.")
-            self._refused("buckets", refusal, log, live=live)
+            unavailable = Refusal(str(error), "Nothing was touched.")
+            self._refused("buckets", unavailable, log, live=live)
             if live:
-                raise refusal from error
+                raise unavailable from error
             return
         at = Look(
             settings=self._settings,
@@ -114,8 +114,8 @@ class Door:
                 self._refused(guard.name, refusal, log, live=live)
         if not live:
             return
-        for refusal in objections:
-            raise refusal
+        if objections:
+            raise objections[0]
         for guard in self._guards:
             self._take_down(guard, guard.enter, at)
 

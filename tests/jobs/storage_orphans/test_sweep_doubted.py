@@ -17,7 +17,6 @@ from filejobs_dagster.door.guard import Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings, Override
 from filejobs_dagster.registry import BY_NAME, JOBS
-from tests.jobs.conftest import Collector
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.words import Mode
+    from tests.jobs.conftest import Collector as CollectsReservations
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 
@@ -132,7 +132,7 @@ def refused_everywhere(sweep: Sweeper, words: str) -> None:
 
 
 def test_references_that_are_gone_and_that_no_job_removed_stop_every_job(
-    sweep: Sweeper, collect: Collector
+    sweep: Sweeper, collect: CollectsReservations
 ) -> None:
     known = [f"files/{number:03d}" for number in range(75)]
     sweep.put(*known)
@@ -200,7 +200,7 @@ def test_what_jobs_have_removed_since_the_last_pass_is_no_loss(sweep: Sweeper) -
 
 @pytest.mark.parametrize("references", [1, 40])
 def test_an_empty_listing_where_references_lie_stops_every_job(
-    sweep: Sweeper, collect: Collector, references: int
+    sweep: Sweeper, collect: CollectsReservations, references: int
 ) -> None:
     """The settings lead to another bucket of that name: a copy, a new server, a lost disk."""
     sweep.adopt()
