@@ -28,9 +28,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-NOT_TRIED = "not tried yet"
-"""Of an adopted bucket: no live run and no `filejobs doctor --probe` has looked."""
-
 Entry = Annotated[
     str | None,
     typer.Argument(
@@ -61,8 +58,8 @@ def adopt(
         bool,
         typer.Option(
             "--again",
-            help="The database was moved or restored on purpose, and takes its bucket over. "
-            "Needs --reason.",
+            help="The database was moved or restored on purpose, and takes its bucket over; or it "
+            "is right although a pass of storage_orphans doubts it. Needs --reason.",
         ),
     ] = False,
     reason: Annotated[
@@ -190,6 +187,8 @@ def _tell(place: Place, adopted: Adopted) -> None:
         f"counter {marker.counter}.\n"
         "Live runs may delete in it from now on: begin with a dry one."
     )
+    if adopted.searched is not None:
+        typer.echo(str(adopted.searched))
 
 
 def _require_reason(*, again: bool, reason: str | None) -> None:
@@ -236,6 +235,8 @@ def _refuse(error: Exception, invocation: Invocation) -> NoReturn:
 
 def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
     """Name, and what the bucket, the database and the settings say; None for nothing."""
+    from filejobs_dagster.door.server import NOT_TRIED  # noqa: PLC0415 (boto3)
+
     marker, row, identity = found.marker, found.row, found.identity
     return [
         (

@@ -1,13 +1,11 @@
-"""The project's database: reachable, new enough, migrated, writable, on time."""
+"""The project's database: reachable, new enough, migrated, writable."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
-from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import (
     NEEDED_AT_ONCE,
     WHAT_A_RUN_NEEDS,
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 OLDEST_SERVER = 14
 TWO_TO_WORK_AT_ALL = 2
 """Connections: one that holds a run's locks, and one for its work."""
-NOTICEABLE = timedelta(minutes=1)
-"""Clocks that differ by more are worth a word: times in logs no longer fit together."""
 
 _WHAT_IT_LOSES = (
     "no live run prevents what an asynchronous standby loses when it is promoted: set "
@@ -101,7 +97,6 @@ def check_database(
         yield _primary(cursor)
         yield check_standbys("standbys", cursor)
         yield _pooler(database, cursor, connection.info.backend_pid, jobs)
-        yield _clock(cursor)
         if schema.verdict == privileges.verdict == "ok":
             yield _installations(cursor, installation)
 
@@ -270,17 +265,3 @@ def _held_at_once(database: Database) -> int:
             except (NoConnectionFree, DatabaseUnavailable):
                 return held
     return NEEDED_AT_ONCE
-
-
-def _clock(cursor: psycopg.Cursor[TupleRow]) -> Finding:
-    before = datetime.now(timezone.utc)
-    there = database_now(cursor)
-    here = before + (datetime.now(timezone.utc) - before) / 2
-    apart = abs(there - here)
-    found = (
-        f"this machine {here:%Y-%m-%d %H:%M:%S} UTC, database "
-        f"{there.astimezone(timezone.utc):%H:%M:%S} UTC, {apart.total_seconds():.1f}s apart"
-    )
-    if apart > NOTICEABLE:
-        return warning("clock", found, "synchronise both clocks (NTP); the database's one decides")
-    return ok("clock", found)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from filejobs_dagster.doctor.database import NOTICEABLE
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.doctor.guards import check_guard
 from filejobs_dagster.doctor.indexes import compared_columns, index_for
+from filejobs_dagster.door.clocks import NOTICEABLE
 from filejobs_dagster.jobs.collecting.refused import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER, doubt_about
 from filejobs_dagster.jobs.upload_reservations.claims.predicates import (

@@ -30,7 +30,7 @@ LOOKED_AT_TOGETHER = 100
 """So many objects are looked at at once, where each takes a request of its own: a source whose
 query takes a second would otherwise be asked a thousand times."""
 
-MOST_APART = 2
+ROUNDED_BY = 2
 """Seconds by which one server's listing and HEAD may round the time of one object differently."""
 
 OLD = 3600.0
@@ -210,7 +210,7 @@ def is_same_time(seen: int, modified: datetime) -> bool:
     """Whether two times of one key, of the same size and ETag, may be of one object.
 
     They may in the same second, since some servers list milliseconds and cut them off in HEAD, and
-    some round in one of the two. So up to `MOST_APART` is the same time, but only of an object that
+    some round in one of the two. So up to `ROUNDED_BY` is the same time, but only of an object that
     is old. Whoever wrote the same bytes again, after they had been seen and judged, did so long
     after the first time; a second write within two seconds of it was over before anybody looked.
     Of an object that is younger, that cannot be told, and the second counts.
@@ -222,4 +222,4 @@ def is_same_time(seen: int, modified: datetime) -> bool:
     apart = abs(int(modified.timestamp()) - seen // 1000)
     if apart == 0:
         return True
-    return apart <= MOST_APART and time.time() - modified.timestamp() >= OLD
+    return apart <= ROUNDED_BY and time.time() - modified.timestamp() >= OLD

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.prove.store import Store
     from filejobs_dagster.settings import SourceSettings
 
-AFTER_LISTING = "Reading all references"
 BEFORE_DELETING = "were seen by an earlier run"
 
 _ALL_MAY_GO = BreakersSettings(

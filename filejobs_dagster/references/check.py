@@ -131,20 +131,6 @@ class ReferenceCheck:
         """The SQL of the operator's sources in the project's own database."""
         return tuple(query.source.sql for query in self._queries)
 
-    def preflight(self) -> None:
-        """Ask every source once, before anything is decided.
-
-        Raises:
-            ReferencesUnknown: A source failed, returns other than one column of text or bytea, or
-                has fewer keys than its `min_rows`.
-        """
-        for cursor, tables, queries in self._by_database():
-            for table in tables:
-                self._named_by_table(cursor, table, [])
-            for query in queries:
-                # The very statement that decides later: too slow for one key is too slow.
-                self._named_by_query(cursor, query, [PROBE])
-
     def examine(self) -> tuple[str, ...]:
         """Prove of every source that it answers, shows every row, and knows its own keys.
 
@@ -152,8 +138,10 @@ class ReferenceCheck:
             Remarks, in sentences without a full stop: what of the sources cannot be looked into.
 
         Raises:
-            ReferencesUnknown: As `preflight`; or something in a query may hide rows, and nobody
-                has checked that by hand; or a key that a source yields is none that it knows.
+            ReferencesUnknown: A source failed, returns other than one column of text or bytea, or
+                has fewer keys than its `min_rows`; or something in a query may hide rows, and
+                nobody has checked that by hand; or a key that a source yields is none that it
+                knows.
         """
         remarks: list[str] = []
         for cursor, tables, queries in self._by_database():
@@ -177,7 +165,7 @@ class ReferenceCheck:
                 asked in the same snapshot.
 
         Raises:
-            ReferencesUnknown: As `preflight`; no key of the call may then be deleted.
+            ReferencesUnknown: As `examine`; no key of the call may then be deleted.
         """
         wanted = [key for key in dict.fromkeys(keys) if key]
         if not wanted:
@@ -211,7 +199,7 @@ class ReferenceCheck:
             Key to `referenced by NAMES`, or `ambiguous: near NAME (WHAT DIFFERS)`.
 
         Raises:
-            ReferencesUnknown: As `preflight`; no key of the call may then be deleted.
+            ReferencesUnknown: As `examine`; no key of the call may then be deleted.
         """
         wanted = [key for key in dict.fromkeys(keys) if key]
         if not wanted:

@@ -355,6 +355,16 @@ def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:
         for key in ("owns", "owns_whole_bucket"):
             if said.get(key):
                 yield (key,), mistake("it stands beside owns_nothing: true", "keep one of the two")
+        for key in ("protect", "sources", "shape", "rewrites", "purge_versions"):
+            if said.get(key):
+                yield (
+                    (key,),
+                    mistake(
+                        "it stands beside owns_nothing: true, and so it does nothing: nothing is "
+                        "ever deleted here",
+                        "leave it out, or write what is owned",
+                    ),
+                )
     elif whole and "owns" in said:
         yield (
             ("owns",),

@@ -176,6 +176,10 @@ def run(world: Installation, job: str, mode: Mode, *, guards: tuple[Guard, ...] 
     return outcome, bool(began)
 
 
+def guards_of(job: str) -> set[str]:
+    return {guard.name for guard in GUARDS if guard.protects & BY_NAME[job].touches}
+
+
 def test_every_guard_has_a_fault_that_shows_it_refusing() -> None:
     assert set(FAULTS) | FINDS_OUT_ONLY == {guard.name for guard in GUARDS}
 
@@ -196,9 +200,7 @@ def test_without_a_fault_every_live_run_is_let_in_and_counted(
     assert began
     counted = world.value("SELECT counter FROM bucket_adoption") - before
     assert counted == (1 if BY_NAME[job].deletes_bytes else 0)
-    assert set(outcome.detail["door"]) == {
-        guard.name for guard in GUARDS if guard.protects & BY_NAME[job].touches
-    }
+    assert set(outcome.detail["door"]) == guards_of(job)
 
 
 @pytest.mark.parametrize("guard", sorted(FAULTS))
@@ -214,6 +216,8 @@ def test_a_fault_refuses_every_live_run_before_it_begins_and_dry_ones_say_so(
         assert not outcome.ok
         assert not began, "the run had begun its work"
         assert "othing was" in outcome.error, "the message says that nothing was touched"
+        assert outcome.detail["door"][guard].startswith("refused: ")
+        assert set(outcome.detail["door"]) == guards_of(job), "what else was found is recorded too"
         dry, began = run(world, job, "dry")
         assert dry.ok, dry.error
         assert began

@@ -420,7 +420,7 @@ def test_control_a_hidden_row_does_not_keep_its_object(world: World) -> None:
         world.installation.database.connect("test") as connection,
         ReferenceCheck(connection, bucket.sources) as references,
     ):
-        references.preflight()
+        references.examine()
         gone = Gate(world.client, bucket, references).delete(
             ["files/hidden", "files/seen"], lambda: None
         )

@@ -54,7 +54,6 @@ class Sweep:
         check_access(self._storage.client, self._storage.bucket.bucket)
         now = self._begin()
         try:
-            self._storage.references.preflight()
             self._read_backstop()
             self._sweep(now)
         except (ListingFailed, ReferencesUnknown, StorageRejected) as error:

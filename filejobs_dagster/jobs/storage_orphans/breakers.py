@@ -6,7 +6,7 @@ Pure: nothing is read and nothing is written here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +130,8 @@ class Reading:
         found: The number, in words.
         limit: The limit, in words.
         advice: What to look at when it trips.
+        doubt: What every job must hear when it trips, in words: that the rows by which they all go
+            may be wrong, or the bucket. Empty where it is a matter of this job alone.
         overridden: True when it tripped and this run may go on all the same.
     """
 
@@ -138,6 +140,7 @@ class Reading:
     found: str
     limit: str
     advice: str
+    doubt: str = ""
     overridden: bool = False
 
     @property
@@ -194,14 +197,7 @@ def read_breakers(
         _database_older(numbers, limits),
     )
     return tuple(
-        Reading(
-            name=reading.name,
-            tripped=reading.tripped,
-            found=reading.found,
-            limit=reading.limit,
-            advice=reading.advice,
-            overridden=reading.tripped and reading.name in overridden,
-        )
+        replace(reading, overridden=reading.tripped and reading.name in overridden)
         for reading in readings
     )
 
@@ -265,6 +261,7 @@ def _reference_shrink(
         "Was a table emptied or restored, or a query changed? Objects are only orphans when their "
         "rows are gone for good. What an application or table_retention removes by itself is not "
         "known here.",
+        doubt=f"references are gone that no job has removed ({worst})",
     )
 
 
@@ -346,6 +343,7 @@ def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
     fraction = _fraction(numbers.missing, numbers.references_owned)
     # An empty listing is no small loss, however few the references are.
     tolerated = limits.tolerated if numbers.objects else 0
+    nothing = f"nothing lies in owns, and {numbers.missing:,} references say that something does"
     return Reading(
         MISSING_FRACTION,
         fraction > limits.max_missing_fraction and numbers.missing > tolerated,
@@ -355,6 +353,7 @@ def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
         "The listing seems to have ended early: objects that it left out cannot be judged, and "
         "neither can those that it showed. Or the bucket is the wrong one, somebody deleted "
         "objects by hand, or rows of your own tables name uploads that never came.",
+        doubt="" if numbers.objects else nothing,
     )
 
 
@@ -388,6 +387,7 @@ def _database_older(numbers: Numbers, limits: BreakersSettings) -> Reading:
         "The database looks older than the bucket: was it restored from a backup, or is it a "
         "copy? Then the rows of these objects are lost, and the objects are in use. If uploads "
         "really fail in such numbers while none succeeds, find out why first.",
+        doubt=f"the database looks older than the bucket ({found})",
     )
 
 

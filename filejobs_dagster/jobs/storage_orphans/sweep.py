@@ -27,7 +27,6 @@ from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
 from filejobs_dagster.references.rewrites import Rewrites
-from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ class Sweep:
         if self._context.live:
             recover(self._storage, self._marks, self._context, self._books, now)
         note_unsettled(self._marks, self._context, self._books)
-        self._preflight()
         try:
             with Scratch(self._storage.scratch, needs=self._room_needed()) as scratch:
                 return self._within(scratch, now)
@@ -128,12 +126,6 @@ class Sweep:
                 "override passes over breakers without a reason. Write one: it is recorded in the "
                 "run and in the audit log. Nothing was done."
             )
-
-    def _preflight(self) -> None:
-        try:
-            self._storage.references.preflight()
-        except ReferencesUnknown as error:
-            raise JobFailed(f"{error} Nothing was marked, and nothing was deleted.") from error
 
     def _begin(self) -> datetime:
         """Fix the cutoff, by the database's clock."""

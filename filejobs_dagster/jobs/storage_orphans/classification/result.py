@@ -76,21 +76,6 @@ class Classification:
         """References in owned prefixes whose object should be there."""
         return self.matched + self.missing
 
-    @property
-    def nothing_matched(self) -> bool:
-        """True when there are objects and references, and not one of them meets."""
-        return self.objects > 0 and self.references > 0 and self.matched == 0
-
-    @property
-    def ambiguous_share(self) -> float:
-        """Ambiguous objects among all, from 0 to 1."""
-        return self.breakdowns[AMBIGUOUS].count / self.objects if self.objects else 0.0
-
-    @property
-    def missing_share(self) -> float:
-        """Missing references among those in owned prefixes, from 0 to 1."""
-        return self.missing / self.owned_references if self.owned_references else 0.0
-
     def orphans(self) -> Iterator[list[Orphan]]:
         """All orphans in byte order of their keys, in blocks, from disk; again at each call."""
         for columns in self._orphans.rows():

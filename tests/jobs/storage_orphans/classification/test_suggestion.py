@@ -44,7 +44,7 @@ def test_when_nothing_matches_the_missing_transform_is_named(
     row: Callable[[str], str], words: str, scratch: Scratch
 ) -> None:
     found = World.of(OBJECTS, map(row, OBJECTS)).classify(scratch)
-    assert found.nothing_matched
+    assert found.matched == 0
     suggestion = suggest_transform(found)
     assert suggestion is not None
     assert words in suggestion
