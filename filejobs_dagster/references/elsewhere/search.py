@@ -8,13 +8,14 @@ snapshot is short; nothing is written. What cannot be searched is named: it is n
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -31,7 +32,7 @@ from filejobs_dagster.references.replica import catch_up
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
@@ -50,11 +51,15 @@ LONGEST_WHOLE = timedelta(minutes=10)
 
 LOCK_TIMEOUT = timedelta(seconds=5)
 
+MOST_SHOWN = 50
+"""Columns that a record names."""
+
 OVER_BUDGET = "the time of the search was over before it"
 
 _BLOCK = 1 << 20
 _TID_RANGES = 140_000
 _HEADER = 19
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,8 @@ class Found:
     """What searches have found together.
 
     Attributes:
-        asked: The candidates that were looked for.
+        candidates: How many the pass had.
+        asked: Those that were looked for.
         named: Where each of those is named that is.
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
@@ -112,6 +118,7 @@ class Found:
         whole_only: Candidates that were looked for by their whole key alone.
     """
 
+    candidates: int = 0
     asked: set[bytes] = field(default_factory=set)
     named: dict[bytes, Naming] = field(default_factory=dict)
     unsearched: tuple[Unsearched, ...] = ()
@@ -121,6 +128,28 @@ class Found:
     size: int = 0
     seconds: float = 0.0
     whole_only: int = 0
+
+    def as_detail(self) -> dict[str, Any]:
+        """What the record says of it."""
+        return {
+            "named_elsewhere": [column.as_detail() for column in self.by_column()[:MOST_SHOWN]],
+            "unsearched": [
+                {"column": one.column, "why": one.why, "bytes": one.size}
+                for one in self.unsearched[:MOST_SHOWN]
+            ],
+            "search": {
+                "candidates": self.candidates,
+                "looked_for": len(self.asked),
+                "by_whole_key_only": self.whole_only,
+                "found": len(self.named),
+                "tables": self.tables,
+                "columns": self.columns,
+                "bytes": self.size,
+                "seconds": round(self.seconds, 1),
+                "columns_not_searched": len(self.unsearched),
+                "ignored_in_vain": list(self.idle[:MOST_SHOWN]),
+            },
+        }
 
     def by_column(self) -> list[NamingColumn]:
         """The columns that name candidates, those with the most first."""
@@ -134,6 +163,13 @@ class Found:
         ]
 
 
+def unsearched_in_words(unsearched: Sequence[Unsearched]) -> str:
+    """What could not be searched, in a sentence; the first few by name."""
+    named = "; ".join(map(str, unsearched[:_MOST_NAMED]))
+    more = len(unsearched) - _MOST_NAMED
+    return f"Not searched: {named}{f'; and {more:,} more' if more > 0 else ''}."
+
+
 class Elsewhere:
     """The search of one bucket's candidates, for one run."""
 
@@ -142,6 +178,7 @@ class Elsewhere:
         primary: Database,
         bucket: BucketSettings,
         *,
+        ends_at: float = math.inf,
         on_progress: Callable[[str, int], None] = lambda _table, _bytes: None,
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
         pages_at_once: int = PAGES_AT_ONCE,
@@ -151,6 +188,7 @@ class Elsewhere:
         Args:
             primary: The project's database.
             bucket: Its sources say which databases there are, and `named_elsewhere` what else.
+            ends_at: By the monotonic clock: no search goes on after it.
             on_progress: Told each table and the bytes read so far; it may raise to stop.
             statement_timeout: Of each statement; what is too slow is read in smaller parts.
             pages_at_once: Of a table, at most.
@@ -158,6 +196,7 @@ class Elsewhere:
         self._places = _places(primary, bucket)
         self._owned = [prefix.encode() for prefix in bucket.owned_prefixes]
         self._settings = bucket.named_elsewhere
+        self._ends_at = ends_at
         self._on_progress = on_progress
         self._statement_timeout = statement_timeout
         self._pages_at_once = pages_at_once
@@ -174,6 +213,26 @@ class Elsewhere:
         except (psycopg.Error, DatabaseUnavailable) as error:
             return sanitize_exception(error, limit=500)
 
+    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
+        """Look for the candidates of a pass: all of them, or a sample where they are too many.
+
+        Args:
+            blocks: All of them.
+
+        Returns:
+            Those that a column names, with the column.
+        """
+        step, held, count = 1, list[bytes](), 0
+        for key in chain.from_iterable(blocks):
+            if count % step == 0:
+                held.append(key)
+                if len(held) > MOST_AT_ONCE:
+                    held, step = held[::2], step * 2
+            count += 1
+        self.found.candidates = count
+        self.search(held)
+        return {key: naming.column.encode() for key, naming in self.found.named.items()}
+
     def search(self, keys: Sequence[bytes]) -> None:
         """Look for candidates that were not looked for before, and add it to what was found.
 
@@ -184,7 +243,7 @@ class Elsewhere:
         if not wanted:
             return
         started = time.monotonic()
-        ends_at = started + self._settings.max_time.total_seconds()
+        ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
         needles = Needles(wanted, self._owned)
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
