@@ -56,8 +56,8 @@ TAIL, STEM, WORD, FOLDER = "name", "name without extension", "word", "folder"
 
 _SEPARATORS = (b"\\\\/", b"\\/", b"/", b"%252f", b"%2f", b"&#x2f;", b"&#47;", b"\\\\", b"\\")
 _ENDS_A_TOKEN = re.compile(rb"[\x00-\x20\"'`<>?#,;|(){}\[\]]|&(?:quot|amp|lt|gt|#x27|#39);")
-_NAME = re.compile(rb"[0-9a-z_\x80-\xff-]")
-_ALNUM = re.compile(rb"[0-9a-z\x80-\xff]")
+_IN_A_NAME = frozenset("-_")
+_LONGEST_CHARACTER = 4
 # What stands around a name, escaped: / \ " ' < > = & : , ; | ( [ { # ? and the ends of lines.
 _ESCAPED_BEFORE = re.compile(
     rb"(?:%(?:25)?(?:2[23678cf]|3[abcdef]|5[bc]|7[bc]|0[9ad])|\\[nrt]|\\u00(?:2[267f]|3[cde]))\Z"
@@ -120,7 +120,7 @@ class Needle:
             if end - start < LONG and not _begins_a_name(value, start):
                 return False
             if b"." in value[start:end].rpartition(b"/")[2]:
-                return _ALNUM.match(value, end) is None
+                return _ends_a_name(value, end, frozenset())
             return _ends_a_name(value, end)
         return True
 
@@ -297,13 +297,16 @@ def _encoded(text: str) -> Iterator[str]:
 
 def _begins_a_name(value: bytes, start: int) -> bool:
     """False where the needle is the end of a longer name."""
-    if not start or _NAME.match(value, start - 1) is None:
+    before = value[max(0, start - _LONGEST_CHARACTER) : start].decode("utf-8", "ignore")[-1:]
+    if not before.isalnum() and before not in _IN_A_NAME:
         return True
     return _ESCAPED_BEFORE.search(value, max(0, start - 8), start) is not None
 
 
-def _ends_a_name(value: bytes, end: int) -> bool:
-    return _NAME.match(value, end) is None
+def _ends_a_name(value: bytes, end: int, also: frozenset[str] = _IN_A_NAME) -> bool:
+    """False where the needle is the beginning of a longer name."""
+    after = value[end : end + _LONGEST_CHARACTER].decode("utf-8", "ignore")[:1]
+    return not after.isalnum() and after not in also
 
 
 def _segment_before(value: bytes, start: int) -> bytes:
