@@ -95,7 +95,10 @@ def _buckets(
     # Half a second of imports that broken settings should not wait for.
     from filejobs_dagster.doctor.adoption import check_adoption  # noqa: PLC0415
     from filejobs_dagster.doctor.buckets import check_bucket  # noqa: PLC0415
-    from filejobs_dagster.doctor.sources import check_sources  # noqa: PLC0415
+    from filejobs_dagster.doctor.sources import (  # noqa: PLC0415
+        check_elsewhere,
+        check_sources,
+    )
 
     for entry, bucket in settings.buckets.items():
 
@@ -125,6 +128,13 @@ def _buckets(
             advice="every source must answer, or no job deletes anything: check its query and the "
             "role's privileges, and write min_rows: 0 where an empty answer is normal",
         )
+        if bucket.owns_nothing:
+            continue
+
+        def elsewhere(entry: str = entry, bucket: BucketSettings = bucket) -> Iterable[Finding]:
+            return check_elsewhere(entry, bucket, database)
+
+        yield from _each(f"named elsewhere {entry}", elsewhere, secrets)
 
 
 def _door(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSettings
@@ -13,6 +11,8 @@ from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pytest
 
     from filejobs_dagster.settings import BucketSettings
     from tests.jobs.storage_orphans.conftest import Sweeper
@@ -22,6 +22,7 @@ class Careless(Elsewhere):
     """Finds nothing."""
 
     def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
+        del blocks
         return {}
 
     def search(self, keys: Sequence[bytes]) -> None:
