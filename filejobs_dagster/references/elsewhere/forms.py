@@ -24,8 +24,6 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from filejobs_dagster.references.near import fold
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -55,6 +53,8 @@ TAIL, STEM, WORD, FOLDER = "name", "name without extension", "word", "folder"
 """What of a key a needle is."""
 
 _SEPARATORS = (b"\\\\/", b"\\/", b"/", b"%252f", b"%2f", b"&#x2f;", b"&#47;", b"\\\\", b"\\")
+_RUN = re.compile(rb"[0-9a-z._-]*")
+_RUN_AT_END = re.compile(rb"[0-9a-z._-]*\Z")
 _ENDS_A_TOKEN = re.compile(rb"[\x00-\x20\"'`<>?#,;|(){}\[\]]|&(?:quot|amp|lt|gt|#x27|#39);")
 _IN_A_NAME = frozenset("-_")
 _LONGEST_CHARACTER = 4
@@ -70,15 +70,15 @@ class Needle:
 
     Attributes:
         kind: Which part of their keys it is.
-        before: The segment in front, folded, where the pattern begins a segment that has one below
-            what is owned; empty otherwise.
+        before: The segment in front, where the pattern begins a segment that has one below what is
+            owned; empty otherwise.
         keys: Candidates, by their place, of which it says enough by itself.
-        by_next: Candidates by the segment that follows in their key, folded: what goes on with
-            another one names another object of that folder.
+        by_next: Candidates by how the segment begins that follows in their key (`_beginning`):
+            what goes on otherwise names another object of that folder.
     """
 
     kind: str
-    before: bytes
+    before: str
     keys: list[int] = field(default_factory=list)
     by_next: dict[bytes, list[int]] = field(default_factory=dict)
 
@@ -101,16 +101,17 @@ class Needle:
             return ()
         if self.before and end - start < UNMISTAKABLE:
             other = _segment_before(value, start)
-            if other and not _cannot_tell(other) and fold(other) != self.before:
+            if other and not _may_end_as(other, self.before):
                 return ()
         named, self.keys = self.keys, []
         if self.by_next:
             following = _segment_after(value, end)
-            if not following or _cannot_tell(following):
+            if not following:
                 named = [*named, *(place for some in self.by_next.values() for place in some)]
                 self.by_next = {}
             else:
-                named = [*named, *self.by_next.pop(fold(following), ())]
+                for beginning in _may_begin_as(following):
+                    named = [*named, *self.by_next.pop(beginning, ())]
         return named
 
     def _stands_for_itself(self, value: bytes, start: int, end: int) -> bool:
@@ -154,9 +155,10 @@ class Needles:
             for text, kind, before, after in parts:
                 needle = found.get((text, kind, before))
                 if needle is None:
-                    needle = found[text, kind, before] = Needle(kind, fold(before.encode()))
-                if after:
-                    needle.by_next.setdefault(fold(after.encode()), []).append(place)
+                    needle = found[text, kind, before] = Needle(kind, before)
+                # What is encoded in the key may stand decoded in a value.
+                if after and "%" not in after:
+                    needle.by_next.setdefault(_beginning(after), []).append(place)
                 else:
                     needle.keys.append(place)
         by_pattern: dict[bytes, list[Needle]] = {}
@@ -337,6 +339,32 @@ def _apart(token: bytes) -> list[bytes]:
     return token.split(b"/")
 
 
-def _cannot_tell(segment: bytes) -> bool:
-    """Whether a segment is escaped in ways that are not undone here."""
-    return b"\\" in segment or b"&" in segment or b"%25" in segment
+def _beginning(segment: str) -> bytes:
+    """What every spelling of a segment begins with: letters, digits and marks of ASCII.
+
+    The last letter before one that is not ASCII may be composed with that.
+    """
+    raw = unicodedata.normalize("NFD", segment).encode().lower()
+    run = _RUN.match(raw)
+    end = run.end() if run else 0
+    return raw[: max(0, end - 1)] if raw[end : end + 1] >= b"\x80" else raw[:end]
+
+
+def _may_begin_as(spelled: bytes) -> Iterator[bytes]:
+    """Which `_beginning` the segment may have that is spelled so."""
+    run = _RUN.match(spelled)
+    end = run.end() if run else 0
+    yield spelled[:end]
+    if end and end < len(spelled):
+        yield spelled[: end - 1]
+
+
+def _may_end_as(spelled: bytes, segment: str) -> bool:
+    """Whether what is spelled so may be the segment."""
+    raw = unicodedata.normalize("NFD", segment).encode().lower()
+    found, wanted = (
+        it[match.start() :] if (match := _RUN_AT_END.search(it)) else b"" for it in (spelled, raw)
+    )
+    if wanted == raw and spelled[: len(spelled) - len(found)][-1:] not in (b"%", b"\\"):
+        return found == wanted
+    return "%" in segment or found.endswith(wanted)

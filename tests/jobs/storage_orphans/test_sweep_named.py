@@ -70,7 +70,7 @@ DEAD = {f"files/dead-{n}.png" for n in range(5)} | {"files/album8/1.png", f"file
 def make_tables(sweep: Sweeper) -> None:
     for statement in (
         "CREATE TABLE post (body text)",
-        """INSERT INTO post VALUES ('<img src="/media/files/pasted%200.png">'), ('album8 is old')""",
+        """INSERT INTO post VALUES ('<img src="/media/files/pasted%200.png">'), ('album8')""",
         "CREATE TABLE document (file text)",
         "INSERT INTO document SELECT 'files/contract-' || n || '.pdf' FROM generate_series(0, 2) n",
         "CREATE TABLE album (folder text)",
@@ -78,11 +78,10 @@ def make_tables(sweep: Sweeper) -> None:
         "CREATE TABLE blob (key text)",
         "INSERT INTO blob VALUES ('5v6c0n9rk2fyp1t0qd8e4xj7wz3a')",
         "CREATE TABLE odd (text text)",
-        "INSERT INTO odd VALUES (E'\\ufefffiles/bom.png'), (E'files/nbsp.png\\u00a0'),"
-        " ('\"files/quoted.png\"'), (E'files\\\\back\\\\slashes.png'),"
-        " ('arn:aws:s3:::b/files/arn.png'), ('media/first-folder.png'), ('without-prefix.png'),"
-        " ('{files/in-array-a,files/zz}'), ('{\"src\": \"files\\/in-json.png\"}'),"
-        " ('x.png, files/in-a-list.png')",
+        r"""INSERT INTO odd VALUES (E'\ufefffiles/bom.png'), (E'files/nbsp.png\u00a0'),
+        ('"files/quoted.png"'), ('files\back\slashes.png'), ('arn:aws:s3:::b/files/arn.png'),
+        ('media/first-folder.png'), ('without-prefix.png'), ('{files/in-array-a,files/zz}'),
+        ('{"src": "files\/in-json.png"}'), ('x.png, files/in-a-list.png')""",
     ):
         sweep.installation.execute(statement)
 
@@ -153,7 +152,7 @@ def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_i
     assert not live.ok
     assert "Not searched: public.vault.sealed: it holds bytes" in str(live.error)
     assert "{column: 'public.vault.sealed', reason: …}" in str(live.error)
-    assert "files/dead.png" in sweep.installation.keys()
+    assert sweep.installation.keys() >= {"files/dead.png"}
 
     reason = "signatures"
     settle(sweep, monkeypatch, ignore=[IgnoredColumn(column="public.vault.sealed", reason=reason)])
