@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg import sql
 
@@ -54,26 +54,52 @@ WITH RECURSIVE plain AS (
     SELECT kind.type, coalesce(kind.kind, CASE WHEN of.kind IS NOT NULL THEN 'array' END) AS kind
       FROM kind LEFT JOIN kind AS of ON of.type = kind.element
 )
-SELECT pg_class.oid, nspname::text, relname::text, attname::text, searched.kind,
-       relkind::text, pg_catalog.pg_relation_size(pg_class.oid),
+SELECT pg_class.oid, nspname::text, pg_class.relname::text, attname::text, searched.kind,
+       pg_class.relkind::text, pg_catalog.pg_relation_size(pg_class.oid),
        coalesce(pg_catalog.pg_table_size(pg_class.oid), 0),
        has_schema_privilege(pg_namespace.oid, 'USAGE')
            AND has_column_privilege(pg_class.oid, attnum, 'SELECT'),
        has_schema_privilege(pg_namespace.oid, 'USAGE')
            AND has_table_privilege(pg_class.oid, 'SELECT'),
-       row_security_active(pg_class.oid),
-       (SELECT relname::text FROM pg_catalog.pg_class AS root
-         WHERE root.oid = pg_catalog.pg_partition_root(pg_class.oid))
+       row_security_active(pg_class.oid), root.oid,
+       (SELECT nspname::text FROM pg_catalog.pg_namespace AS it WHERE it.oid = root.relnamespace),
+       root.relname::text,
+       coalesce(has_schema_privilege(root.relnamespace, 'USAGE')
+                AND has_column_privilege(root.oid, attname, 'SELECT')
+                AND NOT row_security_active(root.oid), false)
   FROM pg_catalog.pg_class
-  JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
+  JOIN pg_catalog.pg_namespace ON pg_namespace.oid = pg_class.relnamespace
   JOIN pg_catalog.pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
   JOIN searched ON searched.type = atttypid AND searched.kind IS NOT NULL
- WHERE relkind IN ('r', 'm', 'f')
-   AND relpersistence <> 't'
+  LEFT JOIN pg_catalog.pg_class AS root
+    ON pg_class.relispartition AND root.oid = pg_catalog.pg_partition_root(pg_class.oid)
+ WHERE pg_class.relkind IN ('r', 'm', 'f')
+   AND pg_class.relpersistence <> 't'
    AND nspname NOT IN ('pg_catalog', 'information_schema')
    AND nspname NOT LIKE 'pg\\_toast%'
  ORDER BY 2, 3, attnum
 """
+
+
+class _Row(NamedTuple):
+    """One column, as `_COLUMNS` tells it."""
+
+    oid: int
+    schema: str
+    name: str
+    column: str
+    kind: str
+    relation: str
+    heap: int
+    size: int
+    may_read: bool
+    all_columns: bool
+    hides: bool
+    root_oid: int | None
+    root_schema: str | None
+    root: str | None
+    through_root: bool
+
 
 _KNOWN_SCHEMAS = """
 SELECT nspname::text, relname::text
@@ -124,28 +150,35 @@ class Table:
     Attributes:
         schema: Of the table.
         name: Of the table or the partition.
-        known_as: The table that the settings would name: of a partition, the whole.
+        known_as: Schema and table as the settings would name them: of a partition, the whole.
         columns: To be read.
         pages: Of 8 KB, without what stands apart (TOAST).
         size: Bytes, with what stands apart.
         in_parts: False when it can only be read as a whole.
+        with_partitions: True for a whole whose partitions are read through it.
     """
 
     schema: str
     name: str
-    known_as: str
+    known_as: tuple[str, str]
     columns: tuple[Column, ...]
     pages: int
     size: int
     in_parts: bool
+    with_partitions: bool
+
+    def __str__(self) -> str:
+        """`schema.table`, as the settings name it."""
+        return ".".join(self.known_as)
 
     def column(self, place: int) -> str:
         """A column as the settings name it: `schema.table.column`."""
-        return f"{self.schema}.{self.known_as}.{self.columns[place].name}"
+        return f"{self}.{self.columns[place].name}"
 
     def query(self, pages: tuple[int, int] | None) -> sql.Composed:
         """What reads the rows of some pages, the first of them and the first no more; or all."""
-        base = sql.SQL("SELECT {columns} FROM ONLY {table}").format(
+        base = sql.SQL("SELECT {columns} FROM {only} {table}").format(
+            only=sql.SQL("" if self.with_partitions else "ONLY"),
             columns=sql.SQL(", ").join(column.read() for column in self.columns),
             table=sql.Identifier(self.schema, self.name),
         )
@@ -221,30 +254,30 @@ def catalogue(
     matched: set[str] = set()
     left_out: dict[str, None] = {}
     unsearched: dict[str, Unsearched] = {}
-    tables: dict[int, list[tuple[Any, ...]]] = {}
-    for row in rows:
-        _, schema, name, column, kind, relation, heap, size, may_read, _, hides, root = row
-        if (schema, name) in known:
+    tables: dict[int, list[_Row]] = {}
+    for row in map(_Row._make, rows):
+        if (row.schema, row.name) in known:
             continue
-        called = f"{schema}.{root or name}.{column}"
+        called = f"{row.root_schema or row.schema}.{row.root or row.name}.{row.column}"
         patterns = [pattern for pattern in ignored if fnmatchcase(called, pattern)]
         matched.update(patterns)
         if patterns:
             left_out[called] = None
-            continue
-        if relation == "f":
-            whole = f"{schema}.{name}.*"
+        elif row.relation == "f":
+            whole = f"{row.schema}.{row.name}.*"
             unsearched[whole] = Unsearched(whole, FOREIGN)
-            continue
-        if not heap:
-            continue
-        if not may_read or hides:
-            why = HIDDEN_ROWS if may_read else NO_RIGHT
-            unsearched[called] = Unsearched(called, why, size)
-            continue
-        if kind == "bytes":
-            unsearched[called] = Unsearched(called, BYTES, size)
-        tables.setdefault(row[0], []).append(row)
+        elif not row.heap:
+            continue  # empty
+        elif row.may_read and not row.hides:
+            tables.setdefault(row.oid, []).append(row)
+        elif row.through_root:
+            # Rights on the whole are rights on its partitions, read through it.
+            tables.setdefault(row.root_oid or row.oid, []).append(row)
+        else:
+            why = HIDDEN_ROWS if row.may_read else NO_RIGHT
+            unsearched[called] = Unsearched(called, why, row.size)
+        if row.kind == "bytes" and row.heap and not patterns:
+            unsearched.setdefault(called, Unsearched(called, BYTES, row.size))
     return Catalogue(
         tables=tuple(sorted(map(_table, tables.values()), key=lambda table: table.size)),
         unsearched=tuple(unsearched.values()),
@@ -253,17 +286,21 @@ def catalogue(
     )
 
 
-def _table(rows: Sequence[tuple[Any, ...]]) -> Table:
-    _, schema, name, _, _, _, heap, size, _, whole, _, root = rows[0]
+def _table(rows: Sequence[_Row]) -> Table:
+    first = rows[0]
+    whole = first.root_oid is not None and not (first.may_read and not first.hides)
+    columns = {row.column: Column(row.column, row.kind) for row in rows}
+    partitions = {row.oid: row for row in rows}.values()
     return Table(
-        schema=schema,
-        name=name,
-        known_as=root or name,
-        columns=tuple(Column(row[3], row[4]) for row in rows),
-        pages=-(-heap // 8192),
-        size=size,
+        schema=(first.root_schema if whole else None) or first.schema,
+        name=(first.root if whole else None) or first.name,
+        known_as=(first.root_schema or first.schema, first.root or first.name),
+        columns=tuple(columns.values()),
+        pages=-(-sum(row.heap for row in partitions) // 8192),
+        size=sum(row.size for row in partitions),
         # The place of a row is no column: a right on columns alone does not show it.
-        in_parts=whole,
+        in_parts=first.all_columns and not whole,
+        with_partitions=whole,
     )
 
 

@@ -284,7 +284,7 @@ class Elsewhere:
             for table in found.tables:
                 why = self._search_table(connection, table, work, ends_at)
                 if why is not None:
-                    whole = f"{table.schema}.{table.known_as}.*"
+                    whole = f"{table}.*"
                     left.append(Unsearched(whole, why, table.size))
             return Catalogue(found.tables, (*found.unsearched, *left), found.ignored, found.idle)
 
@@ -306,7 +306,7 @@ class Elsewhere:
         while at < table.pages:
             if time.monotonic() >= ends_at:
                 return OVER_BUDGET
-            self._on_progress(table.known_as, work.size)
+            self._on_progress(str(table), work.size)
             until = at + most
             # The last part has no end: a table that was rewritten meanwhile may be longer.
             pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
@@ -435,18 +435,13 @@ def _field(row: bytes, start: int, end: int) -> tuple[int, bytes, int] | None:
 
 def _line(table: Table, column: int, value: bytes, key: bytes, owned: Sequence[bytes]) -> str:
     """The source that would name the key, as far as one value shows it."""
-    name = table.columns[column].name
+    name, (schema, of) = table.columns[column].name, table.known_as
     # Shown to people, and not sent.
-    sql = f"select {_quoted(name)} from {_quoted(table.schema)}.{_quoted(table.known_as)}"  # noqa: S608
-    kind = table.columns[column].kind
-    if kind == "text":
-        steps = _steps(value, key, owned)
-        if steps is not None:
-            return f"- {{name: {table.known_as}_{name}, sql: '{sql}'{steps}}}"
-    return (
-        f"- {{name: {table.known_as}_{name}, sql: '…'}}, whose sql takes the key out of "
-        f"{name} of {table.schema}.{table.known_as}"
-    )
+    sql = f"select {_quoted(name)} from {_quoted(schema)}.{_quoted(of)}"  # noqa: S608
+    steps = _steps(value, key, owned) if table.columns[column].kind == "text" else None
+    if steps is not None:
+        return f"- {{name: {of}_{name}, sql: '{sql}'{steps}}}"
+    return f"- {{name: {of}_{name}, sql: '…'}}, whose sql takes the key out of {table}.{name}"
 
 
 def _steps(value: bytes, key: bytes, owned: Sequence[bytes]) -> str | None:
@@ -458,8 +453,8 @@ def _steps(value: bytes, key: bytes, owned: Sequence[bytes]) -> str | None:
         if front in owned:
             return f", transforms: [{{prepend: {front.decode()}}}]"
     if value.endswith(key):
-        front = value[: -len(key)].decode("utf-8", "replace")
-        return f", transforms: [{{strip_base: ['{front}']}}]"
+        base = value[: -len(key)].decode("utf-8", "replace")
+        return f", transforms: [{{strip_base: ['{base}']}}]"
     return None
 
 
