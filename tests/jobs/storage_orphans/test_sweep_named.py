@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.jobs.storage_orphans import supply
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
+from filejobs_dagster.references.elsewhere import search
 from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
@@ -175,3 +177,25 @@ def test_a_column_that_names_many_stops_the_run_and_the_line_that_declares_it_is
     assert "sql: 'select path from public.forgotten', transforms: [{prepend: files/}]}" in str(
         outcome.error
     )
+
+
+def test_of_too_many_candidates_those_outside_of_the_sample_are_looked_for_before_they_would_go(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(supply, "MOST_AT_ONCE", 2)
+    keys = [f"files/object-{n}.png" for n in range(8)]
+    named = {keys[1], keys[6]}
+    sweep.put("files/used", *keys)
+    sweep.refer("files/used")
+    sweep.installation.execute("CREATE TABLE forgotten (path text)")
+    sweep.installation.execute("INSERT INTO forgotten SELECT unnest(%s::text[])", (list(named),))
+    first = sweep("dry")
+    assert (first.detail["search"]["candidates"], first.detail["search"]["looked_for"]) == (8, 2)
+    assert sweep.candidates().keys() & named
+    live = sweep(batch_size=3)
+    assert (live.ok, live.acted) == (True, 6)
+    assert sweep.installation.keys() >= {"files/used", *named}
+    # CONTROL: by the sample alone, they go.
+    monkeypatch.setattr(Elsewhere, "search", Careless.search)
+    assert sweep().acted == 2
