@@ -31,7 +31,7 @@ from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
-from filejobs_dagster.references.elsewhere.search import Elsewhere
+from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.rewrites import Rewrites
 from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.references.elsewhere.search import Found
 
 
 SEARCHING = "searching bytes"
@@ -106,7 +107,7 @@ class Sweep:
         except TimeOver:
             self._books.commit_position({"truncated": True, "stopped_reason": MAX_RUNTIME})
             raise
-        self._books.facts |= elsewhere.found.as_detail()
+        self._note_search(elsewhere.found)
         self._note(made)
         self._write_report(made, scratch, now)
         numbers = numbers_of(made, next(iter(elsewhere.found.by_column()), None))
@@ -191,6 +192,20 @@ class Sweep:
         return reviewed
 
     # The pass -------------------------------------------------------------------------------------
+
+    def _note_search(self, found: Found) -> None:
+        """Take over what columns name that are no source, and what could not be searched."""
+        self._books.facts |= found.as_detail()
+        if found.unsearched:
+            self._context.log.warning(
+                "%s No live run deletes an orphan before that is searched, or ignored with a "
+                "reason, by named_elsewhere of the bucket's settings.",
+                unsearched_in_words(found.unsearched),
+            )
+        if found.idle:
+            self._context.log.warning(
+                "named_elsewhere.ignore names what is no column: %s.", ", ".join(found.idle)
+            )
 
     def _note(self, made: Pass) -> None:
         """Take over what the pass has found."""
