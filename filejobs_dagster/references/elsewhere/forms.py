@@ -64,7 +64,7 @@ _ESCAPED_BEFORE = re.compile(
 )
 
 
-@dataclass
+@dataclass(slots=True)
 class Needle:
     """What a pattern says of the candidates that have it in common.
 
@@ -161,13 +161,15 @@ class Needles:
                     needle.by_next.setdefault(_beginning(after), []).append(place)
                 else:
                     needle.keys.append(place)
-        by_pattern: dict[bytes, list[Needle]] = {}
+        by_pattern: dict[bytes, tuple[Needle, ...]] = {}
         for (text, kind, _), needle in found.items():
-            for form in forms_of(text):
-                by_pattern.setdefault(form, []).append(needle)
+            only, forms = (needle,), forms_of(text)
             if kind == WORD and _HEX.fullmatch(text):
                 # As a column of bytes holds it.
-                by_pattern.setdefault(bytes.fromhex(text).lower(), []).append(needle)
+                forms.add(bytes.fromhex(text).lower())
+            for form in forms:
+                others = by_pattern.get(form)
+                by_pattern[form] = only if others is None else (*others, needle)
         self.patterns = list(by_pattern)
         self.needles = list(by_pattern.values())
 
@@ -214,10 +216,10 @@ class _Name:
             if any(word == self._segments[place] for _, word, _ in words):
                 continue
             folder = "/".join(self._segments[: place + 1])
-            if self.prefix:
-                yield self.prefix + folder, FOLDER, "", after
             if "/" in folder and _says_something(folder):
                 yield folder, FOLDER, "", after
+            elif self.prefix:
+                yield self.prefix + folder, FOLDER, "", after
 
     def _in_front_of(self, tail: str) -> str:
         count = tail.count("/") + 1

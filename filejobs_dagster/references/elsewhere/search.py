@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.references.elsewhere.columns import Table
     from filejobs_dagster.settings.storage import BucketSettings
 
-MOST_AT_ONCE = 100_000
-"""Candidates that are looked for together. Of more, a pass looks for a sample; the rest is looked
-for before it is deleted."""
+MOST_AT_ONCE = 20_000
+"""Candidates that are looked for together, in about 250 MB of memory. Of more, a pass looks for a
+sample; the rest is looked for before it is deleted."""
 
 PAGES_AT_ONCE = 8192
 """64 MB of a table that keeps nothing apart."""
