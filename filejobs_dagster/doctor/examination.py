@@ -73,7 +73,7 @@ def _installation(
                 ),
                 secrets,
             )
-        yield from _buckets(settings, secrets)
+        yield from _buckets(settings, database, secrets)
         yield from _standbys(settings, database, secrets)
         yield from _door(settings, database, connection, secrets, probe=probe)
         yield from _jobs(settings, database, connection, secrets)
@@ -87,9 +87,10 @@ def _alerts(settings: Settings) -> Iterable[Finding]:
     return check_alerts(settings.alerts)
 
 
-def _buckets(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
+def _buckets(settings: Settings, database: Database, secrets: tuple[str, ...]) -> Iterator[Finding]:
     # Half a second of imports that broken settings should not wait for.
     from filejobs_dagster.doctor.buckets import check_bucket  # noqa: PLC0415
+    from filejobs_dagster.doctor.elsewhere import check_elsewhere  # noqa: PLC0415
 
     for entry, bucket in settings.buckets.items():
 
@@ -97,6 +98,13 @@ def _buckets(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
             return check_bucket(entry, bucket)
 
         yield from _each(f"bucket {entry}", access, secrets)
+        if bucket.owns_nothing:
+            continue
+
+        def elsewhere(entry: str = entry, bucket: BucketSettings = bucket) -> Iterable[Finding]:
+            return check_elsewhere(entry, bucket, database)
+
+        yield from _each(f"named elsewhere {entry}", elsewhere, secrets)
 
 
 def _standbys(

@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
 from filejobs_dagster.objects.prefixes import MARKERS, overlap
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Duration, Wait
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Steps, at, mistake, shown
 from filejobs_dagster.settings.rules import (
@@ -139,6 +139,42 @@ class SourceSettings(Section):
             )
 
 
+class IgnoredColumn(Section):
+    """A column whose names keep no object."""
+
+    column: Text = Field(
+        description="schema.table.column, with * for anything.",
+        examples=["public.post_history.body", "*.tenant_id"],
+    )
+    reason: Text = Field(
+        description="Why what stands there keeps no object: a history, a cache. Or why it need "
+        "not be searched, where it cannot be.",
+        examples=["the history of deleted posts"],
+    )
+
+
+class NamedElsewhereSettings(Section):
+    """The search for the names of orphans in all columns of the databases."""
+
+    ignore: list[IgnoredColumn] = Field(
+        default_factory=list,
+        description="Columns that are not searched. What cannot be searched (no right, bytes, too "
+        "large for max_time) must stand here, or no live run deletes an orphan.",
+        examples=[[{"column": "public.post_history.body", "reason": "deleted posts"}]],
+    )
+    max_time: Annotated[Wait, between(timedelta(seconds=1), timedelta(days=1))] = Field(
+        default=timedelta(minutes=10),
+        description="How long one search may take. It reads about 50 MB in a second, smallest "
+        "tables first; what it did not reach is named.",
+        examples=["10m"],
+    )
+    databases: list[OtherDatabase] = Field(
+        default_factory=list,
+        description="Further databases to search, beside the project's own and those of sources.",
+        examples=[[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}]],
+    )
+
+
 class BucketSettings(Section):
     """A bucket, the part of it that this installation may collect in, and how to reach it."""
 
@@ -245,6 +281,12 @@ class BucketSettings(Section):
                 }
             ]
         ],
+    )
+    named_elsewhere: NamedElsewhereSettings = Field(
+        default_factory=NamedElsewhereSettings,
+        description="The search for the names of orphans in columns that no source reads. What is "
+        "found keeps its object.",
+        examples=[{"max_time": "10m"}],
     )
     purge_versions: StrictBool = Field(
         default=False,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
+    from filejobs_dagster.references.elsewhere.search import NamingColumn
 
 ORPHAN_FRACTION = "orphan_fraction"
 ORPHANS = "orphans"
@@ -21,6 +22,7 @@ ORPHAN_BYTES = "orphan_bytes"
 REFERENCE_SHRINK = "reference_shrink"
 AMBIGUOUS_FRACTION = "ambiguous_fraction"
 MISSING_FRACTION = "missing_fraction"
+NAMED_ELSEWHERE = "named_elsewhere"
 NOTHING_MATCHED = "nothing_matched"
 DATABASE_OLDER = "database_older"
 
@@ -31,6 +33,7 @@ BREAKERS: tuple[str, ...] = (
     REFERENCE_SHRINK,
     AMBIGUOUS_FRACTION,
     MISSING_FRACTION,
+    NAMED_ELSEWHERE,
     NOTHING_MATCHED,
     DATABASE_OLDER,
 )
@@ -75,6 +78,8 @@ class Numbers:
         references_owned: Those of them inside owned prefixes.
         missing: Those of the latter whose object was not listed.
         keys_by_source: How many keys each source returned.
+        named_elsewhere: Those that a column names which no source reads.
+        named_most: The column that names the most of them.
         newest_reference: When the newest object that a source names was modified, in milliseconds
             since 1970; 0 without one.
         newer: Orphans and young objects that are newer than that by more than `min_age`.
@@ -93,6 +98,8 @@ class Numbers:
     references_owned: int
     missing: int
     keys_by_source: Mapping[str, int] = field(default_factory=dict)
+    named_elsewhere: int = 0
+    named_most: NamingColumn | None = None
     newest_reference: int = 0
     newer: int = 0
     strangers: Sequence[Stranger] = ()
@@ -193,6 +200,7 @@ def read_breakers(
         _reference_shrink(numbers, limits, earlier),
         _ambiguous(numbers, limits, hint),
         _missing(numbers, limits),
+        _named_elsewhere(numbers, limits),
         _nothing_matched(numbers, hint),
         _database_older(numbers, limits),
     )
@@ -357,9 +365,37 @@ def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
     )
 
 
+def _named_elsewhere(numbers: Numbers, limits: BreakersSettings) -> Reading:
+    most = numbers.named_most
+    unreferenced = numbers.orphans + numbers.named_elsewhere
+    count = most.count if most is not None else 0
+    fraction = _fraction(count, unreferenced)
+    found = "no column names an object without being a source"
+    advice = ""
+    if most is not None:
+        found = (
+            f"column {most.column}, which is no source, names {count:,} of {unreferenced:,} "
+            f"objects that no source names, {_percent(fraction)}"
+        )
+        advice = (
+            "A source seems to be missing. They are kept in any case. Declare it, as far as one "
+            f"value shows its form: {most.how}. Or, where what stands there keeps no object (a "
+            f"history, a cache), write `named_elsewhere: {{ignore: [{{column: {most.column}, "
+            "reason: …}]}` into the bucket's settings."
+        )
+    return Reading(
+        NAMED_ELSEWHERE,
+        fraction > limits.max_named_elsewhere_fraction and count > limits.tolerated,
+        found,
+        f"{_percent(limits.max_named_elsewhere_fraction)} by one column, or {limits.tolerated:,} "
+        "objects",
+        advice,
+    )
+
+
 def _nothing_matched(numbers: Numbers, hint: str | None) -> Reading:
     # Young, protected and unknown objects stay anyway, and say nothing.
-    judged = numbers.orphans + numbers.ambiguous
+    judged = numbers.orphans + numbers.ambiguous + numbers.named_elsewhere
     return Reading(
         NOTHING_MATCHED,
         judged > 0 and numbers.matched == 0,

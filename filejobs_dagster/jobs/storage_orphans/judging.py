@@ -14,7 +14,12 @@ from filejobs_dagster.jobs.storage_orphans.breakers import (
     read_breakers,
 )
 from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
-from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, DERIVED, ORPHAN
+from filejobs_dagster.jobs.storage_orphans.classification.words import (
+    AMBIGUOUS,
+    DERIVED,
+    NAMED_ELSEWHERE,
+    ORPHAN,
+)
 from filejobs_dagster.jobs.storage_orphans.tables import shown
 from filejobs_dagster.references.own_tables import OWN_TABLES
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.passing import Pass
     from filejobs_dagster.jobs.storage_orphans.settings import Request
+    from filejobs_dagster.references.elsewhere.search import NamingColumn
 
 
 class Judge:
@@ -135,8 +141,13 @@ class Judge:
             self._books.commit_override(override, [one.as_detail() for one in passed_over])
 
 
-def numbers_of(made: Pass) -> Numbers:
-    """A pass in the numbers that breakers read."""
+def numbers_of(made: Pass, named_most: NamingColumn | None = None) -> Numbers:
+    """A pass in the numbers that breakers read.
+
+    Args:
+        made: The pass.
+        named_most: The column that names the most objects without being a source.
+    """
     found = made.found
     classes = found.classes
     return Numbers(
@@ -154,6 +165,8 @@ def numbers_of(made: Pass) -> Numbers:
             for name, count in made.references.per_source.items()
             if count.keys and not count.in_owns and not count.owners
         ),
+        named_elsewhere=classes[NAMED_ELSEWHERE].count,
+        named_most=named_most,
         newest_reference=found.newest_reference,
         newer=found.newer,
         own=frozenset(table.name for table in OWN_TABLES),

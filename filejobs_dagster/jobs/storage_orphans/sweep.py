@@ -21,11 +21,17 @@ from filejobs_dagster.jobs.storage_orphans.recovery import note_unsettled, recov
 from filejobs_dagster.jobs.storage_orphans.removal import MAX_RUNTIME, Drain, Means
 from filejobs_dagster.jobs.storage_orphans.report import write_report
 from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
-from filejobs_dagster.jobs.storage_orphans.supply import AllThatIsDue, ReviewedOnly, Supply
+from filejobs_dagster.jobs.storage_orphans.supply import (
+    AllThatIsDue,
+    NotNamedElsewhere,
+    ReviewedOnly,
+    Supply,
+)
 from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
+from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.rewrites import Rewrites
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
 
@@ -36,7 +42,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.references.elsewhere.search import Found
 
+
+SEARCHING = "searching bytes"
 
 BYTES_ON_DISK = 250
 """For each object and each reference, where both have to be sorted: key, facts, and a copy."""
@@ -76,6 +85,12 @@ class Sweep:
 
     def _within(self, scratch: Scratch, now: datetime) -> Outcome:
         reviewed = self._reviewed(scratch, now)
+        elsewhere = Elsewhere(
+            self._context.database,
+            self._storage.bucket,
+            ends_at=self._ends_at,
+            on_progress=lambda table, size: self._ticker.objects(SEARCHING, size, table.encode()),
+        )
         try:
             made = make_pass(
                 self._context,
@@ -85,13 +100,15 @@ class Sweep:
                 self._ticker,
                 now=now,
                 ends_at=self._ends_at,
+                elsewhere=elsewhere,
             )
         except TimeOver:
             self._books.commit_position({"truncated": True, "stopped_reason": MAX_RUNTIME})
             raise
+        self._note_search(elsewhere.found)
         self._note(made)
         self._write_report(made, scratch, now)
-        numbers = numbers_of(made)
+        numbers = numbers_of(made, next(iter(elsewhere.found.by_column()), None))
         first = not self._marks.passed_before()
         self._books.facts["first_pass"] = first
         judge = Judge(self._context, self._request, self._storage, self._books, self._marks)
@@ -104,6 +121,7 @@ class Sweep:
         supply: Supply = AllThatIsDue(self._marks, confirmed_before)
         if reviewed is not None:
             supply = ReviewedOnly(self._marks, confirmed_before, reviewed)
+        supply = NotNamedElsewhere(supply, elsewhere, live=self._context.live)
         if self._context.live and not first:
             self._drain(supply, confirmed_before)
         how = How(confirmed_before, first, reviewed is not None, supply)
@@ -166,6 +184,20 @@ class Sweep:
         return reviewed
 
     # The pass -------------------------------------------------------------------------------------
+
+    def _note_search(self, found: Found) -> None:
+        """Take over what columns name that are no source, and what could not be searched."""
+        self._books.facts |= found.as_detail()
+        if found.unsearched:
+            self._context.log.warning(
+                "%s No live run deletes an orphan before that is searched, or ignored with a "
+                "reason, by named_elsewhere of the bucket's settings.",
+                unsearched_in_words(found.unsearched),
+            )
+        if found.idle:
+            self._context.log.warning(
+                "named_elsewhere.ignore names what is no column: %s.", ", ".join(found.idle)
+            )
 
     def _note(self, made: Pass) -> None:
         """Take over what the pass has found."""

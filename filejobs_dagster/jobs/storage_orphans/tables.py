@@ -8,6 +8,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.words import (
     AMBIGUOUS,
     CLASSES,
     DERIVED,
+    NAMED_ELSEWHERE,
     ORPHAN,
     PROTECTED,
     REFERENCED,
@@ -35,7 +36,12 @@ _ORPHANS_FIRST = (ORPHAN, *(name for name in CLASSES if name != ORPHAN))
 _UNSAMPLED = frozenset({REFERENCED, YOUNG})
 """Nobody has to look at these, and their keys are none of a record's business."""
 
-_JOINED_BY = {AMBIGUOUS: "row", DERIVED: "owner", PROTECTED: "protect"}
+_JOINED_BY = {
+    AMBIGUOUS: "row",
+    DERIVED: "owner",
+    NAMED_ELSEWHERE: "column",
+    PROTECTED: "protect",
+}
 
 
 def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]:

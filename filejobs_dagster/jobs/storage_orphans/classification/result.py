@@ -82,7 +82,7 @@ class Classification:
             yield list(map(Orphan, *columns))
 
     def kept(self) -> Iterator[list[Kept]]:
-        """All objects that a person should look at: ambiguous ones and unknown shapes, from disk.
+        """All objects that a person should look at, and that are kept, from disk.
 
         Those of one kind come in byte order of their keys.
         """
