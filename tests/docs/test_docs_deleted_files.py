@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.jobs.collecting import totals
 from filejobs_dagster.jobs.collecting.bookkeeping import MOST_KEYS_IN_AN_EVENT
-from filejobs_dagster.jobs.collecting.removal import WHY_STOPPED
 from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.jobs.deleted_files.bookkeeping import MISSING
 from filejobs_dagster.objects import gate

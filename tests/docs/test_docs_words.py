@@ -11,9 +11,10 @@ import dagster as dg
 import pytest
 import yaml
 
+from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.cli.main import Commands
 from filejobs_dagster.jobs.collecting import totals
-from filejobs_dagster.jobs.collecting.removal import MOST_REFUSED_IN_A_ROW, WHY_STOPPED
+from filejobs_dagster.jobs.collecting.removal import MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.collecting.totals import SAMPLE
 from filejobs_dagster.jobs.upload_reservations import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
 
+from filejobs_dagster.book.outcomes import (
+    WHY_STOPPED,
+    DeletionStopped,
+    Outcomes,
+    StorageRejected,
+)
 from filejobs_dagster.jobs.collecting.totals import BYTES_LEFT
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    Deletion,
-    DeletionStopped,
-    ProofRefused,
-    StorageRejected,
-)
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import measure
 from filejobs_dagster.postgres.locks import LeaseLost
@@ -26,12 +25,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-
-WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
-    StorageRejected: "storage rejected a batch",
-    AdmissionFailed: "a source of references could not be read",
-    ProofRefused: "it could not be proven that the run may still delete",
-}
 
 MOST_REFUSED_IN_A_ROW = 10
 
@@ -90,33 +83,29 @@ class Removal:
             sizes = self._sizes_if_known(keys)
             absent = [key for key in keys if sizes.get(key, 0) is None]
             present = [key for key in keys if sizes.get(key, 0) is not None]
-            result = self._storage.gate.delete(present, self._context.prove_alive)
+            outcomes = self._storage.gate.delete(present, self._context.prove_alive)
         except DeletionStopped as stopped:
             self._stop(keys, absent, sizes, stopped)
-        self._books.totals.note_deletion(absent, result.deletion, result.kept, sizes)
-        refused = self._refused_as_a_whole(result.deletion, asked=len(keys))
+        self._books.totals.note_outcomes(absent, outcomes, sizes)
+        refused = self._refused_as_a_whole(outcomes, asked=len(keys))
         if refused is not None:
-            self._books.stopped = WHY_STOPPED[StorageRejected]
-        self._record(absent, result.deletion, result.kept)
+            self._books.stopped = WHY_STOPPED["storage"]
+        self._record(absent, outcomes)
         if refused is not None:
             raise JobFailed(refused)
 
     def _record(
-        self,
-        absent: Sequence[str],
-        deletion: Deletion,
-        kept: Mapping[str, str],
-        **facts: str | list[str],
+        self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
     ) -> None:
         """What became of the intent: counts, and by name whatever was not simply deleted."""
         absent_rows: dict[str, Any] = {self._books.totals.absent_field: list(absent)}
         self._books.commit_result(
             **absent_rows,
-            deleted=len(deletion.deleted),
-            marked=len(deletion.marked),
-            already_gone=list(deletion.already_gone),
-            kept=dict(kept),
-            failed=dict(deletion.failed),
+            deleted=len(outcomes.deleted),
+            marked=len(outcomes.marked),
+            already_gone=list(outcomes.already_gone),
+            kept=outcomes.kept,
+            failed=outcomes.failed,
             **facts,
         )
 
@@ -128,24 +117,24 @@ class Removal:
         stopped: DeletionStopped,
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails."""
-        done = stopped.deleted_so_far
+        done: Outcomes[str] = stopped.so_far
         if isinstance(stopped.__cause__, GivenUp | LeaseLost):
             # Whoever holds the locks now may be at work. The progress row counts the whole batch
             # as left, and the audit log keeps the intent; what did go is added to it.
             if done.answered():
                 self._books.commit_event_of_result(
-                    deleted=list(done.deleted), failed=dict(done.failed), stopped=stopped.reason
+                    deleted=list(done.deleted), failed=done.failed, stopped=stopped.reason
                 )
             raise stopped.__cause__
-        self._books.totals.note_deletion(absent, done, stopped.kept, sizes)
-        answered = {*absent, *done.answered(), *stopped.kept}
+        self._books.totals.note_outcomes(absent, done, sizes)
+        answered = {*absent, *done.answered()}
         left = [key for key in keys if key not in answered]
         for key in left:
             self._books.totals.note(BYTES_LEFT, key, why=stopped.reason)
-        self._books.stopped = WHY_STOPPED[type(stopped)]
+        self._books.stopped = WHY_STOPPED[stopped.kind]
         unwritten = ""
         try:
-            self._record(absent, done, stopped.kept, left=left, stopped=stopped.reason)
+            self._record(absent, done, left=left, stopped=stopped.reason)
         except (psycopg.Error, GivenUp) as error:
             unwritten = f" This could not be written to the audit log: {type(error).__name__}."
         raise JobFailed(
@@ -154,12 +143,12 @@ class Removal:
             f"{WHERE_THE_KEYS_ARE}{unwritten}"
         ) from stopped
 
-    def _refused_as_a_whole(self, deletion: Deletion, asked: int) -> str | None:
+    def _refused_as_a_whole(self, outcomes: Outcomes[str], asked: int) -> str | None:
         """A 200 in which every key is refused is a rejection too; a poison item is not.
 
         Small batches add up: a run that meets only refusals stops at the tenth object.
         """
-        failed, in_a_row = deletion.failed, self._books.totals.refused_in_a_row
+        failed, in_a_row = outcomes.failed, self._books.totals.refused_in_a_row
         whole_batch = len(failed) > 1 and len(failed) == asked
         if not failed or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
             return None

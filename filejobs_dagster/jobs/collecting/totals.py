@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from filejobs_dagster.objects.deletion import Deletion
+    from filejobs_dagster.book.outcomes import Outcomes
 
 SAMPLE = 20
 """How many keys a record shows of each class."""
@@ -85,30 +85,29 @@ class Totals:
         self.untouched += 1
         self.note(fate, key, why=why)
 
-    def note_deletion(
+    def note_outcomes(
         self,
         absent: Sequence[str],
-        deletion: Deletion,
-        kept: Mapping[str, str],
+        outcomes: Outcomes[str],
         sizes: Mapping[str, int | None],
     ) -> None:
         """Count what became of the bytes of claimed rows."""
         for key in absent:
             self.note(self.absent, key)
-        for key in deletion.deleted:
+        for key in outcomes.deleted:
             self.note_measured("deleted", key, sizes)
-        for key in deletion.marked:
+        for key in outcomes.marked:
             self.note_measured("marked", key, sizes)
-        for key in deletion.already_gone:
+        for key in outcomes.already_gone:
             self.note("already gone", key)
-        for key, reason in kept.items():
+        for key, reason in outcomes.kept.items():
             self.note(KEPT + reason, key)
-        for key, reason in deletion.failed.items():
+        for key, reason in outcomes.failed.items():
             self.note(BYTES_LEFT, key, why=reason)
-        let_go = (*deletion.deleted, *deletion.marked, *deletion.already_gone)
-        accounted = (*absent, *kept, *let_go)
+        accounted = (*absent, *outcomes.kept, *outcomes.removed(), *outcomes.already_gone)
         self.collected += len(accounted) - len(self.derived.intersection(accounted))
-        self.refused_in_a_row = (0 if let_go else self.refused_in_a_row) + len(deletion.failed)
+        in_a_row = 0 if outcomes.let_go else self.refused_in_a_row
+        self.refused_in_a_row = in_a_row + len(outcomes.failed)
 
     @property
     def let_go(self) -> int:

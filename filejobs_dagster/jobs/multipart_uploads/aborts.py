@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psycopg
 
+from filejobs_dagster.book.outcomes import (
+    WHY_STOPPED as WHY,
+)
+from filejobs_dagster.book.outcomes import (
+    DeletionStopped,
+    StopKind,
+)
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.totals import DEFERRED, UNANSWERED
 from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    DeletionStopped,
-    ProofRefused,
-    StorageRejected,
-)
 from filejobs_dagster.postgres.locks import LeaseLost
 
 if TYPE_CHECKING:
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
 LIMIT = "limit"
 MAX_RUNTIME = "max_runtime"
 
-WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
-    StorageRejected: "storage rejected a request",
-    AdmissionFailed: "a source of references could not be read",
-    ProofRefused: "it could not be proven that the run may still delete",
-}
+WHY_STOPPED: Mapping[StopKind, str] = WHY | {"storage": "storage rejected a request"}
 
 MOST_REFUSED_IN_A_ROW = 50
 """More than this many refusals one after the other are no poison items: the run stops."""
@@ -116,7 +113,7 @@ class Aborts:
     ) -> NoReturn:
         """So many refusals are no poison items any more."""
         self.defer(rest)
-        self._books.stopped = WHY_STOPPED[StorageRejected]
+        self._books.stopped = WHY_STOPPED["storage"]
         reason = (
             f"Storage refused to abort {self._books.totals.refused_in_a_row} multipart uploads in "
             f"a row ({last.reason}). They are as they were; nothing more was tried. Aborting "
@@ -144,7 +141,7 @@ class Aborts:
             UNANSWERED, due.upload.key, due.active, size=due.parts.size, why=stopped.reason
         )
         self.defer(rest)
-        self._books.stopped = WHY_STOPPED[type(stopped)]
+        self._books.stopped = WHY_STOPPED[stopped.kind]
         unwritten = ""
         try:
             self._books.commit_result(fates, stopped=stopped.reason)

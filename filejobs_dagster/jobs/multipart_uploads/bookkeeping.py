@@ -8,7 +8,7 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.multipart_uploads.settings import JOB
 from filejobs_dagster.jobs.multipart_uploads.totals import Totals
 from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.postgres.transient import trying_again
 

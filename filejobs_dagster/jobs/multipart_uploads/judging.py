@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.multipart_uploads.totals import ACTIVE, ENDED, UNDATED, UNREADABLE, YOUNG
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.heads import THREADS
 from filejobs_dagster.objects.multipart import MultipartUpload, Parts, PartsUnknown, list_parts
 from filejobs_dagster.objects.multipart.bodies import leave_out_echoes

@@ -6,6 +6,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.aborts import LIMIT, MAX_RUNTIME, Aborts
 from filejobs_dagster.jobs.multipart_uploads.bookkeeping import Bookkeeping
@@ -16,7 +17,6 @@ from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.jobs.storage_orphans.totals import in_words
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.multipart import list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.multipart import AbortFate
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named
 from filejobs_dagster.jobs.storage_orphans.totals import TOO_RECENT, UNANSWERED
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
 from filejobs_dagster.postgres.transient import trying_again

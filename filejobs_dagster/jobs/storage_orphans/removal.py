@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psycopg
 
+from filejobs_dagster.book.outcomes import WHY_STOPPED, DeletionStopped, Fate, Outcomes
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named, reasons
 from filejobs_dagster.jobs.storage_orphans.candidates import Aside
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
 from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED, WON_BY_OTHERS, in_words
 from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
+from filejobs_dagster.objects.targets import Expected
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.fence import Fence
 from filejobs_dagster.postgres.locks import LeaseLost
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
 LIMIT = "limit"
 MAX_RUNTIME = "max_runtime"
 OLDER_TRANSACTIONS = "older transactions"
-
-WHY_STOPPED: Mapping[str, str] = {
-    "storage": "storage rejected a batch",
-    "references": "a source of references could not be read",
-    "proof": "it could not be proven that the run may still delete",
-    "verification": "what storage had reported as deleted was still there",
-}
 
 MOST_REFUSED_IN_A_ROW = 10
 
@@ -207,11 +201,11 @@ class Drain:
             asked = True
 
         try:
-            removal = self._storage.gate.remove(expected, before_bytes, self._means.manner)
-        except RemovalStopped as stopped:
+            outcomes = self._storage.gate.remove(expected, before_bytes, self._means.manner)
+        except DeletionStopped as stopped:
             self._stop(intended, stopped, asked=asked)
-        self._settle(intended, removal)
-        refused = self._refused_as_a_whole(removal, asked=len(intended))
+        self._settle(intended, outcomes)
+        refused = self._refused_as_a_whole(outcomes, asked=len(intended))
         if refused is not None:
             raise JobFailed(refused)
 
@@ -228,7 +222,7 @@ class Drain:
     def _settle(
         self,
         intended: Sequence[Intended],
-        removal: Removal,
+        outcomes: Outcomes[bytes],
         *,
         unasked: Sequence[bytes] = (),
         **facts: object,
@@ -238,16 +232,16 @@ class Drain:
         Raises:
             GivenUp: The run's record stands already; the event was written all the same.
         """
-        self._books.totals.note_removal(removal)
+        self._books.totals.note_outcomes(outcomes)
         self._books.totals.intended = 0
-        result = {**_as_event(removal), **facts}
+        result = {**_as_event(outcomes), **facts}
 
         def once() -> None:
             with self._context.database.transaction(self._context.connection) as cursor:
-                self._settle_marks(cursor, removal, unasked)
+                self._settle_marks(cursor, outcomes, unasked)
                 self._books.write_result(cursor, **result)
 
-        self._note_oldest_failed(intended, removal)
+        self._note_oldest_failed(intended, outcomes)
         try:
             trying_again(once)
         except GivenUp:
@@ -257,48 +251,38 @@ class Drain:
     def _settle_marks(
         self,
         cursor: psycopg.Cursor[psycopg.rows.TupleRow],
-        removal: Removal,
+        outcomes: Outcomes[bytes],
         unasked: Sequence[bytes],
     ) -> None:
         # Whoever referred to one of these would lose it when the deletion still arrives, so they
         # stay refused until a later run has looked what became of them.
-        self._marks.keep_intent(cursor, _unsettled(removal))
-        settled = [
-            key
-            for key in (*removal.already_gone, *removal.changed, *removal.kept)
-            if key not in removal.unsettled
-        ]
+        self._marks.keep_intent(cursor, {it.key: it.reason for it in outcomes if it.unsettled})
+        settled = Outcomes(tuple(it for it in outcomes if not it.unsettled))
         # What changed or became referenced is no candidate any more: it begins anew, if at all.
-        self._marks.gone(cursor, [*removal.removed(), *settled])
+        over = settled.of(Fate.ALREADY_GONE, Fate.CHANGED, Fate.KEPT)
+        self._marks.gone(cursor, [*settled.removed(), *over])
         again = database_now(cursor) + LOOK_AT_A_HOLD_AGAIN
         self._marks.set_aside(
             cursor,
             "locked",
             [
                 Aside(key, str(lock), again if lock.until is None else lock.until)
-                for key, lock in removal.locked.items()
-                if key not in removal.unsettled
+                for key, lock in settled.locked.items()
             ],
         )
-        self._marks.set_aside(
-            cursor,
-            "failed",
-            [
-                Aside(key, why)
-                for key, why in removal.failed.items()
-                if key not in removal.unsettled
-            ],
-        )
+        failed = [Aside(key, why) for key, why in settled.failed.items()]
+        self._marks.set_aside(cursor, "failed", failed)
         self._marks.release(cursor, unasked)
 
-    def _note_oldest_failed(self, intended: Sequence[Intended], removal: Removal) -> None:
+    def _note_oldest_failed(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
         """Remember since when what failed has been due; the marks do not count it as due."""
-        left = [one.first_seen for one in intended if one.key in removal.failed]
+        failed = outcomes.failed
+        left = [one.first_seen for one in intended if one.key in failed]
         known = self._books.oldest_failed
         self._books.oldest_failed = min([*left, *([known] if known else [])], default=None)
 
     def _stop(
-        self, intended: Sequence[Intended], stopped: RemovalStopped, *, asked: bool
+        self, intended: Sequence[Intended], stopped: DeletionStopped, *, asked: bool
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails.
 
@@ -307,7 +291,7 @@ class Drain:
             stopped: Where and why.
             asked: True when storage was asked to delete anything of it.
         """
-        done = stopped.so_far
+        done: Outcomes[bytes] = stopped.so_far
         if isinstance(stopped.__cause__, GivenUp | LeaseLost):
             # Whoever holds the locks now may be at work. The audit log keeps the intent, and gets
             # what did go; the next run looks for the rest.
@@ -343,9 +327,9 @@ class Drain:
             f"next run.{unwritten}"
         ) from stopped
 
-    def _refused_as_a_whole(self, removal: Removal, asked: int) -> str | None:
+    def _refused_as_a_whole(self, outcomes: Outcomes[bytes], asked: int) -> str | None:
         """A batch in which every key is refused is a rejection too; a poison item is not."""
-        failed, in_a_row = removal.failed, self._books.totals.refused_in_a_row
+        failed, in_a_row = outcomes.failed, self._books.totals.refused_in_a_row
         whole_batch = len(failed) > 1 and len(failed) == asked
         if not failed or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
             return None
@@ -390,24 +374,17 @@ class ProofNowAndThen:
             self._proven_at = time.monotonic()
 
 
-def _unsettled(removal: Removal) -> dict[bytes, str]:
-    """Why each of the keys is still there that may yet go."""
-    locked = {key: str(lock) for key, lock in removal.locked.items()}
-    reasons = {**removal.failed, **removal.changed, **locked, **removal.kept}
-    return {key: why for key, why in reasons.items() if key in removal.unsettled}
-
-
-def _as_event(removal: Removal) -> dict[str, object]:
+def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:
     """Counts of what went, and by name whatever was not simply deleted."""
     return {
-        "deleted": len(removal.deleted),
-        "marked": len(removal.marked),
-        "purged": len(removal.purged),
-        "versions_purged": sum(removal.purged.values()),
-        "bytes_freed": str(removal.freed),
-        **named("already_gone", removal.already_gone),
-        **reasons("changed", removal.changed),
-        **reasons("locked", removal.locked),
-        **reasons("failed", removal.failed),
-        **reasons("kept", removal.kept),
+        "deleted": len(outcomes.deleted),
+        "marked": len(outcomes.marked),
+        "purged": len(outcomes.purged),
+        "versions_purged": sum(outcomes.purged.values()),
+        "bytes_freed": str(outcomes.freed),
+        **named("already_gone", outcomes.already_gone),
+        **reasons("changed", outcomes.changed),
+        **reasons("locked", outcomes.locked),
+        **reasons("failed", outcomes.failed),
+        **reasons("kept", outcomes.kept),
     }

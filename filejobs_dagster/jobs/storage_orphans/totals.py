@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.settings.durations import format_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from filejobs_dagster.objects.removal import Removal
+    from filejobs_dagster.book.outcomes import Outcomes
 
 SAMPLE = 20
 """How many keys a record shows of each class."""
@@ -97,31 +97,32 @@ class Totals:
             text = display_key(key.decode("utf-8", "backslashreplace"))
             shown.append(text if not why else f"{text}: {why}")
 
-    def note_removal(self, removal: Removal) -> None:
+    def note_outcomes(self, outcomes: Outcomes[bytes]) -> None:
         """Count what became of a batch."""
         for fate, keys in (
-            (DELETED, removal.deleted),
-            (MARKED, removal.marked),
-            (PURGED, tuple(removal.purged)),
-            (ALREADY_GONE, removal.already_gone),
+            (DELETED, outcomes.deleted),
+            (MARKED, outcomes.marked),
+            (PURGED, tuple(outcomes.purged)),
+            (ALREADY_GONE, outcomes.already_gone),
         ):
             for key in keys:
                 self.note(fate, key)
-        for fate, reasons in ((CHANGED, removal.changed), (FAILED, removal.failed)):
+        for fate, reasons in ((CHANGED, outcomes.changed), (FAILED, outcomes.failed)):
             for key, why in reasons.items():
                 self.note(fate, key, why)
-        for key, lock in removal.locked.items():
+        for key, lock in outcomes.locked.items():
             self.note(LOCKED, key, str(lock))
-        for key, why in removal.kept.items():
+        for key, why in outcomes.kept.items():
             # One fate for all owners: there may be as many as objects.
             if why.startswith(DERIVED_FROM):
                 self.note(KEPT + OWNER_REFERENCED, key, why)
             else:
                 self.note(KEPT + why, key)
-        self.freed += removal.freed
-        self.versions += sum(removal.purged.values())
-        let_go = bool(removal.removed() or removal.already_gone)
-        self.refused_in_a_row = 0 if let_go else self.refused_in_a_row + len(removal.failed)
+        self.freed += outcomes.freed
+        self.versions += sum(outcomes.purged.values())
+        self.refused_in_a_row = (
+            0 if outcomes.let_go else self.refused_in_a_row + len(outcomes.failed)
+        )
 
     def as_detail(self) -> dict[str, Any]:
         """The totals as `job_run.detail` holds them; a dry run has no number of things done."""

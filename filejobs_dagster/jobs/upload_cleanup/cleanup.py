@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_cleanup.claims import (
@@ -23,7 +24,6 @@ from filejobs_dagster.jobs.upload_cleanup.totals import AMBIGUOUS, KEPT, WOULD_C
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.words import EVERYTHING
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.postgres.transient import trying_again
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
 from filejobs_dagster.jobs.upload_cleanup.locks import Locks
@@ -18,7 +19,6 @@ from filejobs_dagster.jobs.upload_cleanup.totals import (
 )
 from filejobs_dagster.jobs.upload_cleanup.verdicts import IsOpen, IsOver, IsStored, judge
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.manner import NULL_VERSION
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts

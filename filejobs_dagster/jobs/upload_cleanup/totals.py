@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 
 if TYPE_CHECKING:
     from typing_extensions import Self
