@@ -197,9 +197,9 @@ WHY_STOPPED: dict[StopKind, str] = {
     "storage": "storage rejected a batch",
     "proof": "it could not be proven that the run may still delete",
     "references": "a source of references could not be read",
-    "verification": "what storage had reported as deleted was still there",
 }
-"""What a run's record says of its end, by the kind of a `DeletionStopped`."""
+"""What a run's record says of its end, by the kind of a `DeletionStopped`; a job that is told of
+verification has a word of its own for it."""
 
 
 class DeletionStopped(Exception):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from filejobs_dagster.jobs.upload_cleanup.totals import ALREADY_GONE, NEVER_ARRIVED, SUPERSEDED
+from filejobs_dagster.jobs.upload_cleanup.detail import ALREADY_GONE, NEVER_ARRIVED, SUPERSEDED
 from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.targets import Expected, Target

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from filejobs_dagster.book import outcomes
 from filejobs_dagster.book.outcomes import DeletionStopped, Fate
+from filejobs_dagster.book.totals import MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.upload_cleanup.detail import ALREADY_GONE, DELETED, MARKED
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.settling import Settling
-from filejobs_dagster.jobs.upload_cleanup.totals import ALREADY_GONE, DELETED, MARKED
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.postgres.locks import LeaseLost
@@ -17,15 +18,13 @@ from filejobs_dagster.postgres.locks import LeaseLost
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.outcomes import Outcomes, StopKind
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
-    from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.objects.targets import Expected
-
-MOST_REFUSED_IN_A_ROW = 10
 
 WHY_STOPPED: Mapping[StopKind, str] = outcomes.WHY_STOPPED | {
     "verification": "storage reported as gone what is still there"
