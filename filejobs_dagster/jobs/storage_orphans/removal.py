@@ -213,9 +213,7 @@ class Drain:
             outcomes = self._storage.gate.remove(expected, before_bytes, self._means.manner)
         except DeletionStopped as stopped:
             self._stop(intended, stopped, asked=asked)
-        self._books.commit_result(
-            self._count(intended, outcomes), partial(self._settle_marks, outcomes=outcomes)
-        )
+        self._settle(intended, outcomes)
         refused = self._books.refused_as_a_whole(
             outcomes.failed,
             len(intended),
@@ -233,6 +231,11 @@ class Drain:
             modified=one.modified_milliseconds,
             owners=tuple(owner.decode("utf-8", "surrogateescape") for owner in owners),
         )
+
+    def _settle(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
+        """Write what became of the intent: marks, totals and audit in one transaction."""
+        event = self._count(intended, outcomes)
+        self._books.commit_result(event, partial(self._settle_marks, outcomes=outcomes))
 
     def _count(
         self, intended: Sequence[Intended], outcomes: Outcomes[bytes], **facts: object
