@@ -84,6 +84,16 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: _escape(match[0]), text)
 
 
+def display_key(key: str, limit: int = 200) -> str:
+    r"""Return the key on one line, printable, and at most `limit` characters long.
+
+    Backslashes are doubled, so that a key with a real `\n` and one with a backslash and an `n`
+    look different. The result is for people: it may be cut, so never use it as a key.
+    """
+    escaped = "".join(_shown(character) for character in key)
+    return escaped if len(escaped) <= limit else escaped[: max(limit - 1, 0)] + "…"
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     cause: BaseException | None = error
@@ -377,3 +387,12 @@ def _escape(character: str) -> str:
         return "\\r"
     code = f"{ord(character):04x}"
     return f"\\x{code[2:]}" if code.startswith("00") else f"\\u{code}"
+
+
+def _shown(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
-from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.targets import Target, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.book.outcomes import Locked
     from filejobs_dagster.objects.heads import CloseSighting
     from filejobs_dagster.objects.pace import Pace
-    from filejobs_dagster.objects.removal import Expected, Locked
+    from filejobs_dagster.objects.targets import Expected
 
 HOLDS = 2.0
 """Seconds for which a look holds, where each object takes a request of its own."""

@@ -14,8 +14,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
-from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key, sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed

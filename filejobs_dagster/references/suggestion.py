@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.references.transforms import percent_decoded
 
 if TYPE_CHECKING:

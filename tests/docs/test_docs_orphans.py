@@ -9,7 +9,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.storage_orphans import removal, totals
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
+from filejobs_dagster.jobs.storage_orphans import detail as totals
+from filejobs_dagster.jobs.storage_orphans import removal
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import CLASSES
 from filejobs_dagster.jobs.storage_orphans.listed_csv import COLUMNS
@@ -82,7 +84,7 @@ def test_every_class_every_breaker_every_column_and_every_reason_to_stop_is_expl
     assert set(CLASSES) <= explained()
     assert set(BREAKERS) <= explained()
     assert set(COLUMNS) <= explained()
-    for word in (removal.LIMIT, removal.MAX_RUNTIME, removal.OLDER_TRANSACTIONS,
+    for word in (LIMIT, MAX_RUNTIME, removal.OLDER_TRANSACTIONS,
                  totals.CHANGED, totals.LOCKED, totals.FAILED, totals.WON_BY_OTHERS,
                  totals.UNANSWERED):  # fmt: skip
         assert f"`{word}`" in PAGE

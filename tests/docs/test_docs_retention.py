@@ -10,7 +10,8 @@ import psycopg
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.table_retention import indexes, partitions, record, work
+from filejobs_dagster.jobs.table_retention import detail as record
+from filejobs_dagster.jobs.table_retention import indexes, partitions, work
 from filejobs_dagster.jobs.table_retention.retention import MOST_COUNTED
 from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.orchestration.build import build_definitions

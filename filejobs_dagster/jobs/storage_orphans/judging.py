@@ -26,9 +26,9 @@ from filejobs_dagster.references.own_tables import OWN_TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.collector import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.passing import Pass
     from filejobs_dagster.jobs.storage_orphans.settings import Request
@@ -138,7 +138,12 @@ class Judge:
         )
         if self._context.live:
             # A dry run's record says it; beyond that, a dry run writes nothing.
-            self._books.commit_override(override, [one.as_detail() for one in passed_over])
+            event = self._books.event_of_batch(
+                "storage_orphans.breakers.overridden",
+                reason=override.reason.replace("\x00", ""),
+                tripped=[one.as_detail() for one in passed_over],
+            )
+            self._books.commit(event)
 
 
 def numbers_of(made: Pass, named_most: NamingColumn | None = None) -> Numbers:

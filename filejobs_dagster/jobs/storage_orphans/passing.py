@@ -15,7 +15,6 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
-from filejobs_dagster.jobs.storage_orphans.totals import in_words
 from filejobs_dagster.objects.listing import (
     ListingFailed,
     ListingProgress,
@@ -25,6 +24,7 @@ from filejobs_dagster.objects.listing import (
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.rewrites import RewriteMistaken
 from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.settings.durations import in_words
 from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
 
 if TYPE_CHECKING:

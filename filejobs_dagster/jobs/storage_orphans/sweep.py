@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, Bookkeeping
+from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.sides import AWS
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.detail import detail_of
 from filejobs_dagster.jobs.storage_orphans.ending import Ending, How
 from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
 from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
@@ -18,7 +20,7 @@ from filejobs_dagster.jobs.storage_orphans.marks import Marks, in_statements
 from filejobs_dagster.jobs.storage_orphans.passing import Pass, TimeOver, make_pass
 from filejobs_dagster.jobs.storage_orphans.places import opened_list
 from filejobs_dagster.jobs.storage_orphans.recovery import note_unsettled, recover
-from filejobs_dagster.jobs.storage_orphans.removal import MAX_RUNTIME, Drain, Means
+from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means
 from filejobs_dagster.jobs.storage_orphans.report import write_report
 from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
 from filejobs_dagster.jobs.storage_orphans.supply import (
@@ -58,7 +60,8 @@ class Sweep:
         self._context = context
         self._request = request
         self._storage = storage
-        self._books = Bookkeeping(context, storage.bucket.bucket)
+        totals = Totals(live=context.live, decided=False)
+        self._books = Bookkeeping(context, totals, detail_of, bucket=storage.bucket.bucket)
         self._ticker = Ticker(context, self._books.commit_position)
         self._fingerprint = fingerprint(storage.bucket)
         self._marks = Marks(context, storage.entry, self._fingerprint)
@@ -202,12 +205,13 @@ class Sweep:
     def _note(self, made: Pass) -> None:
         """Take over what the pass has found."""
         totals, found = self._books.totals, made.found
-        totals.objects, totals.listed_bytes = found.objects, found.bytes
-        for name, counted in found.classes.items():
-            totals.classes[name] = counted.count
-            totals.bytes_by_class[name] = counted.bytes
+        totals.scanned, totals.decided = found.objects, True
         totals.samples |= samples_of(found)
+        classes = found.classes.items()
         self._books.facts |= tables_of(found, made.references) | {
+            "classes": {name: it.count for name, it in classes if it.count},
+            "bytes_by_class": {name: it.bytes for name, it in classes if it.bytes},
+            "bytes": found.bytes,
             "references": found.references,
             "missing": found.missing,
             "awaited": found.awaited,

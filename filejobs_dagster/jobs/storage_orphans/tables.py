@@ -15,7 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.words import (
     YOUNG,
 )
 from filejobs_dagster.jobs.storage_orphans.listed_csv import moment_as_text
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     selected,
 )
 from filejobs_dagster.jobs.storage_orphans.classification.sketch import Sketch
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.streams import Cursor
 
 if TYPE_CHECKING:
