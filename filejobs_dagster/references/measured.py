@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.references.suggestion import NearMatch, suggestion_for
 from filejobs_dagster.references.transforms import percent_decoded
 

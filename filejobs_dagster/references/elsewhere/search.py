@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from ahocorasick_rs import BytesAhoCorasick
 
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.elsewhere.columns import Catalogue, Unsearched, catalogue
 from filejobs_dagster.references.elsewhere.forms import Needles
