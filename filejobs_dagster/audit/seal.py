@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.pins import bookkeeping
-from filejobs_dagster.audit.pins.store import PinStoreUnusable
+from filejobs_dagster.audit.pins.store import PinReceipt, PinStoreUnusable
 from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_trusted
 from filejobs_dagster.audit.session import set_writing
 from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of, moment_text
@@ -253,14 +253,22 @@ def _pin_what_is_not(
 ) -> tuple[int, ...]:
     if evidence.pinned is None:
         return ()
-    missing = [
-        seal
-        for seal in evidence.seals
-        if (seal.incarnation, seal.seal_no) not in evidence.pinned.seals
-    ]
-    for seal in missing:
-        _pin(database, connection, policy, evidence, seal)
-    return tuple(seal.seal_no for seal in missing)
+    late = []
+    for seal in evidence.seals:
+        key = evidence.origin.seal_key(seal.incarnation, seal.seal_no)
+        if key in evidence.put_pins:
+            # One that was there and is gone is not put again: the trace of it would be lost.
+            continue
+        there = evidence.pinned.versions.get(key)
+        if there is None:
+            _pin(database, connection, policy, evidence, seal)
+            late.append(seal.seal_no)
+        else:
+            # An earlier run ended between the pin and its row.
+            receipt = PinReceipt(key, min(there, key=str), None, was_there=True)
+            with database.transaction(connection) as cursor:
+                bookkeeping.write_down(cursor, database, evidence.chain, seal.note, receipt)
+    return tuple(late)
 
 
 def _pin(

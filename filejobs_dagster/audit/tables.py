@@ -257,6 +257,19 @@ def read_restores(
     return [RestoreRow(*row) for row in cursor.fetchall()]
 
 
+def read_put_pins(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str
+) -> dict[str, str | None]:
+    """Read what was ever written down as pinned: each key with the version that was put."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT object_key, version_id FROM {} WHERE chain_id = %s ORDER BY object_key"
+        ).format(table(database, "audit_pin")),
+        (chain,),
+    )
+    return {str(key): version for key, version in cursor.fetchall()}
+
+
 def read_beginning(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> str | None:
     """When the oldest live event was recorded, as notes write it; None when there is none."""
     cursor.execute(

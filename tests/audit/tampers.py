@@ -535,12 +535,23 @@ def _(a: Attack) -> None:
     a.pins.markers.add(OF_CHAIN.seal_key(1, 4))
 
 
-@tamper("remove a pin", "", "SEAL_UNPINNED", "SEAL_UNPINNED")
+@tamper("remove a pin", "", "PIN_GONE", "PIN_GONE")
 def _(a: Attack) -> None:
     del a.pins.objects[OF_CHAIN.seal_key(1, 4)]
 
 
-@tamper("remove a trim's pin", "", "CP_UNPINNED", "CP_UNPINNED")
+@tamper("remove a pin, and the row that says it was there", "", "SEAL_UNPINNED", "SEAL_UNPINNED")
+def _(a: Attack) -> None:
+    del a.pins.objects[OF_CHAIN.seal_key(1, 4)]
+    a.run("DELETE FROM audit_pin WHERE object_key LIKE '%/1/seal/000000000004.note'")
+
+
+@tamper("remove a pin, and put the same text anew", "", "PIN_REPLACED", "PIN_REPLACED")
+def _(a: Attack) -> None:
+    a.pins.replaced.add(OF_CHAIN.seal_key(1, 4))
+
+
+@tamper("remove a trim's pin", "", "PIN_GONE", "PIN_GONE")
 def _(a: Attack) -> None:
     del a.pins.objects[next(key for key in a.pins.objects if "a/1/trim/000000000002" in key)]
 

@@ -18,7 +18,7 @@ from filejobs_dagster.audit.pins.store import Equivocation, PinStoreUnusable
 from filejobs_dagster.audit.refused import SealRefused
 from filejobs_dagster.audit.seal import NotPinned, SealPolicy, seal_chain
 from filejobs_dagster.audit.statement import SealStatement
-from filejobs_dagster.audit.verify import VerifyPolicy, known_chains
+from filejobs_dagster.audit.verify import Incremental, VerifyPolicy, known_chains
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.world import DAY, ORIGIN, MemoryPins, World
 
@@ -243,11 +243,47 @@ def test_a_place_of_pins_that_was_emptied_is_read_once_more(own_world: World) ->
     full = own_world.pins
     own_world.pins = MemoryPins()
     result = own_world.verify()
-    assert result.codes == {"SEAL_UNPINNED"}
+    assert result.codes == {"PIN_GONE"}
     assert result.findings[0].count == 29
     assert (result.pinned_to, result.unprotected) == (0, 100)
     own_world.pins = full
     assert own_world.verify().clean
+
+
+def test_a_pin_that_is_gone_is_a_finding_for_good_and_nobody_puts_it_again(
+    own_world: World,
+) -> None:
+    key = f"{ORIGIN}/a/1/seal/000000000003.note"
+    content = own_world.pins.objects.pop(key)
+    assert own_world.verify().codes == {"PIN_GONE"}
+    for _ in range(2):
+        own_world.append(1)
+        assert own_world.seal().pinned_late == ()
+        assert key not in own_world.pins.objects
+        assert own_world.verify().codes == {"PIN_GONE"}
+        assert own_world.verify(mode=Incremental()).codes == {"PIN_GONE"}
+    # CONTROL: nothing but its row tells; without it the next seal pins it as if it were a late one.
+    forced(own_world, "DELETE FROM audit_pin WHERE object_key LIKE '%000000000003.note'")
+    assert own_world.seal().pinned_late == (3,)
+    assert own_world.verify().clean
+    # And what somebody put himself, with the very text, is not the version that was put.
+    own_world.pins.objects[key] = content
+    own_world.pins.replaced.add(key)
+    assert own_world.verify().codes == {"PIN_REPLACED"}
+
+
+def test_the_row_of_a_pin_stays(own_world: World) -> None:
+    for change in ("UPDATE audit_pin SET sha256 = ''", "DELETE FROM audit_pin"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"):
+            own_world.connection.execute(change.encode())
+
+
+def test_a_pin_whose_row_was_not_written_gets_it_from_the_next_seal(own_world: World) -> None:
+    forced(own_world, "DELETE FROM audit_pin WHERE object_key LIKE '%000000000004.note'")
+    assert own_world.verify().clean
+    assert own_world.seal().pinned_late == ()
+    del own_world.pins.objects[f"{ORIGIN}/a/1/seal/000000000004.note"]
+    assert own_world.verify().codes == {"PIN_GONE"}
 
 
 def test_a_place_of_pins_that_is_away_gives_no_verdict(own_world: World) -> None:

@@ -63,12 +63,14 @@ class PinnedChain:
         trims: By incarnation, number, and the hash of the note.
         restores: By incarnation and the hash of the note.
         markers: Keys that have a delete marker.
+        versions: Which versions of each key are there; None where the place keeps none.
     """
 
     seals: dict[tuple[int, int], Pinned] = field(default_factory=dict)
     trims: dict[tuple[int, int, str], Pinned] = field(default_factory=dict)
     restores: dict[tuple[int, str], Pinned] = field(default_factory=dict)
     markers: list[str] = field(default_factory=list)
+    versions: dict[str, set[str | None]] = field(default_factory=dict)
 
     @property
     def incarnation(self) -> int:
@@ -83,6 +85,12 @@ class PinnedChain:
         """The pinned seal with the highest number of an incarnation."""
         numbers = [number for own, number in self.seals if own == incarnation]
         return self.seals[incarnation, max(numbers)] if numbers else None
+
+    def take(self, other: PinnedChain) -> None:
+        """Take in what a later look has found."""
+        for pinned in (*other.seals.values(), *other.trims.values(), *other.restores.values()):
+            self.put(pinned)
+        self.versions.update(other.versions)
 
     def put(self, pinned: Pinned) -> None:
         """Take one pin in."""
@@ -122,6 +130,7 @@ def read_pins(
             found.markers.append(entry.key)
         else:
             versions.setdefault(entry.key, []).append(entry)
+            found.versions.setdefault(entry.key, set()).add(entry.version)
     for pinned in _read_all(store, origin, versions, wanted):
         found.put(pinned)
     return found

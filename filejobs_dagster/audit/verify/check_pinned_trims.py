@@ -41,6 +41,8 @@ def checkpoints_are_pinned(evidence: Evidence) -> Iterable[Finding]:
             for row in evidence.checkpoints
             if pins is not None
             and (row.incarnation, row.checkpoint_no, row.sha256.hex()) not in pins
+            and evidence.origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
+            not in evidence.put_pins
         ),
     )
 

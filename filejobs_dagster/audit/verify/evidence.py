@@ -155,6 +155,7 @@ class Evidence:
         holds: Rows of `audit_hold`.
         hold_events: Live events that set or release one.
         pinned: What stands outside; None without a place for pins.
+        put_pins: What was ever written down as pinned: each key with the version that was put.
         stray_trims: Pinned trims without a row.
         began: When the oldest live event was recorded, as notes write it; None without one.
         standby: Whether this is a standby, which may not have received everything yet.
@@ -179,6 +180,7 @@ class Evidence:
     holds: list[HoldRow]
     hold_events: list[HoldEvent]
     pinned: PinnedChain | None
+    put_pins: dict[str, str | None] = field(default_factory=dict)
     stray_trims: list[StrayTrim] = field(default_factory=list)
     began: str | None = None
     standby: bool = False

@@ -13,12 +13,13 @@ from filejobs_dagster.audit.own_events import own_events, text_field
 from filejobs_dagster.audit.pins.read import PinnedChain, read_pins
 from filejobs_dagster.audit.rows import Boundary, Position, scan
 from filejobs_dagster.audit.session import is_standby, server_identity, table
-from filejobs_dagster.audit.statement import TrimFacts, UnreadableStatement
+from filejobs_dagster.audit.statement import TrimFacts, UnreadableStatement, sha256_of
 from filejobs_dagster.audit.tables import (
     base_of,
     read_beginning,
     read_chain,
     read_checkpoints,
+    read_put_pins,
     read_restores,
     read_seals,
 )
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.audit.origin import Origin
     from filejobs_dagster.audit.pins.read import Pinned
-    from filejobs_dagster.audit.tables import SealRow
     from filejobs_dagster.audit.verify.evidence import Mode, VerifyPolicy
     from filejobs_dagster.postgres.connect import Database
 
@@ -104,10 +104,11 @@ def load(
     checkpoints = read_checkpoints(cursor, database, chain)
     restores = read_restores(cursor, database, chain)
     if pinned is not None:
-        _look_again(pinned, policy, origin, seals, [
-            origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
-            for row in checkpoints
-            if (row.incarnation, row.checkpoint_no, row.sha256.hex()) not in pinned.trims
+        _look_again(pinned, policy, origin, [
+            *(origin.seal_key(row.incarnation, row.seal_no) for row in seals),
+            *(origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
+              for row in checkpoints),
+            *(origin.restore_key(row.incarnation, sha256_of(row.note)) for row in restores),
         ])  # fmt: skip
     base = base_of(chain, checkpoints)
     events = table(database, "audit_event")
@@ -144,6 +145,7 @@ def load(
         holds=holds,
         hold_events=hold_events,
         pinned=pinned,
+        put_pins=read_put_pins(cursor, database, chain),
         began=read_beginning(cursor, database, chain),
         standby=is_standby(cursor),
         changes=changes(cursor, database.schema),
@@ -163,33 +165,24 @@ def _look_again(
     pinned: PinnedChain,
     policy: VerifyPolicy,
     origin: Origin,
-    seals: Iterable[SealRow],
-    trim_keys: Iterable[str],
+    wanted: Iterable[str],
 ) -> None:
     """Look for pins that were put between the listing and the snapshot."""
     if policy.pins is None:
         return
-    missing = [
-        origin.seal_key(seal.incarnation, seal.seal_no)
-        for seal in seals
-        if (seal.incarnation, seal.seal_no) not in pinned.seals
-    ]
-    keys = [*missing, *trim_keys]
+    keys = [key for key in wanted if key not in pinned.versions]
     if len(keys) > MOST_LOOKS:
         # Not what came meanwhile: somebody emptied the place. One more listing tells it all.
         keys = [origin.prefix]
     for key in keys:
         later = read_pins(policy.pins, origin, under=key)
-        for pin in (*later.seals.values(), *later.trims.values()):
-            pinned.put(pin)
+        pinned.take(later)
 
 
 def _read_again(found: PinnedChain, policy: VerifyPolicy, origin: Origin, pinned: Pinned) -> None:
     if policy.pins is None:
         return
-    again = read_pins(policy.pins, origin, under=pinned.key)
-    for pin in (*again.seals.values(), *again.trims.values(), *again.restores.values()):
-        found.put(pin)
+    found.take(read_pins(policy.pins, origin, under=pinned.key))
 
 
 def _below(
