@@ -12,9 +12,11 @@ from filejobs_dagster.audit.rows import Position, genesis
 from filejobs_dagster.audit.session import table
 from filejobs_dagster.audit.statement import (
     NOTHING_BEFORE,
+    LostPin,
     RestoreStatement,
     SealStatement,
     TrimStatement,
+    UnreadableStatement,
     sha256_of,
 )
 
@@ -152,6 +154,17 @@ class RestoreRow:
     reason: str
     restored_at: str
     note: str
+    matched_size: int | None = None
+    matched_head: bytes | None = None
+    lost_pins: str | None = None
+
+    @property
+    def lost(self) -> tuple[LostPin, ...]:
+        """The pins that were lost; none where the text names none."""
+        try:
+            return tuple(map(LostPin.parse, (self.lost_pins or "").splitlines()))
+        except UnreadableStatement:
+            return ()
 
     def statement(self, origin: Origin) -> RestoreStatement:
         """What the note must say if the columns are right."""
@@ -166,6 +179,10 @@ class RestoreRow:
             restored_at=self.restored_at,
             actor=self.actor,
             reason=self.reason,
+            matched=None
+            if self.matched_size is None or self.matched_head is None
+            else (self.matched_size, self.matched_head),
+            lost_pins=self.lost,
         )
 
 
@@ -249,7 +266,8 @@ def read_restores(
     cursor.execute(
         sql.SQL(
             "SELECT incarnation, survived_seal, survived_size, survived_head, lost_seal,"
-            " lost_size, lost_note, actor, reason, {restored_at}, note"
+            " lost_size, lost_note, actor, reason, {restored_at}, note, matched_size,"
+            " matched_head, lost_pins"
             " FROM {table} WHERE chain_id = %s ORDER BY incarnation"
         ).format(restored_at=_time("restored_at"), table=table(database, "audit_restore")),
         (chain,),

@@ -176,9 +176,11 @@ def restore(
     """Acknowledge that the database was restored from a backup, so that its chain goes on.
 
     For ROLLED_BACK alone: the pins count more than the database has, and nothing else is wrong.
-    The whole chain is verified first. A signed note names what survived and what was lost, and is
-    pinned; the chain goes on under the next incarnation. The pins of what was lost stay where they
-    are. It writes: call it once, with the key that seals, when you know that it was a restore.
+    The whole chain is verified first: it must agree with the newest pin that it still has a seal
+    for. What was appended since the restore stays, and may contradict the pins that were lost. A
+    signed note names what matched and every pin that was lost, and is pinned; the chain goes on
+    under the next incarnation. The pins of what was lost stay where they are. It writes: call it
+    once, with the key that seals, when you know that it was a restore.
 
     [bold]Example[/bold]
       filejobs audit restore --reason 'disk lost on 3 May, restored from the backup of 02:00'
@@ -212,9 +214,11 @@ def restore(
         _refuse(str(error), invocation)
     typer.echo(
         f"The chain {chain} goes on as incarnation {row.incarnation}. It has "
-        f"{row.survived_size:,} events; the newest pin counted {row.lost_size:,} (seal "
-        f"{row.lost_seal}). Seal it now."
+        f"{row.survived_size:,} events, of which pins vouch for {row.matched_size:,}; the newest pin "
+        f"counted {row.lost_size:,} (seal {row.lost_seal}). Seal it now."
     )
+    for pin in row.lost:
+        typer.echo(f"lost: the events up to {pin.size}, pinned as {pin.head.hex()}")
 
 
 @hold.command("set")

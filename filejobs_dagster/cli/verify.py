@@ -218,6 +218,9 @@ def _print(results: Sequence[Verification]) -> None:
     for explanation in dict.fromkeys(result.explanation for result in results):
         chains = [result.chain for result in results if result.explanation == explanation]
         out.print(f"{', '.join(chains)}: {explanation}")
+    for result in results:
+        for said in result.restores:
+            out.print(f"{result.chain}: {said}")
     first = results[0]
     out.print(f"Checked {first.mode}. Pins: {first.pins or 'none'}.")
     if not first.signatures:

@@ -94,8 +94,17 @@ def examine(
 
 def judge(evidence: Evidence, checks: Mapping[str, Check]) -> Verification:
     """Let the checks look at the evidence."""
-    found = [finding for check in checks.values() for finding in check(evidence)]
-    return conclude(evidence, found)
+    found = _found(evidence, checks)
+    rest = None
+    if any(finding.code == "PIN_AHEAD_SEAL" for finding in found):
+        # Events that were appended since contradict the lost pins, and nothing else: so look at
+        # what is left without them.
+        rest = _found(evidence.without_lost_pins()[0], checks)
+    return conclude(evidence, found, rest)
+
+
+def _found(evidence: Evidence, checks: Mapping[str, Check]) -> list[Finding]:
+    return [finding for check in checks.values() for finding in check(evidence)]
 
 
 def known_chains(database: Database, connection: Connection, policy: VerifyPolicy) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -126,10 +126,12 @@ class StrayTrim:
         pinned: The pin.
         missing: How many events of its range are neither live nor below a checkpoint; None when
             its text cannot be read.
+        newest_seal_no: The newest seal when it was cut; None when its text cannot be read.
     """
 
     pinned: Pinned
     missing: int | None
+    newest_seal_no: int | None = None
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,19 @@ class Evidence:
             for restore in self.restores
             if restore.incarnation > incarnation
         )
+
+    def without_lost_pins(self) -> tuple[Evidence, list[Pinned]]:
+        """The same without the pins that are ahead of the table of seals, and those, in order."""
+        if self.pinned is None:
+            return self, []
+        newest = max((seal.seal_no for seal in self.seals), default=0)
+        ahead = {
+            key: pin
+            for key, pin in sorted(self.pinned.seals.items())
+            if key[0] > self.incarnation or (key[0] == self.incarnation and key[1] > newest)
+        }
+        left = {key: pin for key, pin in self.pinned.seals.items() if key not in ahead}
+        return replace(self, pinned=replace(self.pinned, seals=left)), list(ahead.values())
 
     def pinned_seals(self) -> list[tuple[Pinned, SealStatement]]:
         """The pinned seals that the chain must agree with and that can be read, in order."""

@@ -225,21 +225,19 @@ def _stray_trims(
             origin = policy.origin_of(chain)
             again = read_pins(policy.pins, origin, under=pin.key)
             pin = next(iter(again.trims.values()), pin)  # noqa: PLW2901 (the same pin, read)
-        strays.append(StrayTrim(pin, _missing(cursor, database, chain, pin, base)))
+        try:
+            facts = TrimFacts.parse(text_of(pin.note or ""))
+        except UnreadableStatement:
+            strays.append(StrayTrim(pin, None))
+            continue
+        missing = _missing(cursor, database, chain, facts, base)
+        strays.append(StrayTrim(pin, missing, facts.newest_seal_no))
     return strays
 
 
 def _missing(
-    cursor: psycopg.Cursor[TupleRow],
-    database: Database,
-    chain: str,
-    pin: Pinned,
-    base: int,
-) -> int | None:
-    try:
-        facts = TrimFacts.parse(text_of(pin.note or ""))
-    except UnreadableStatement:
-        return None
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, facts: TrimFacts, base: int
+) -> int:
     first = max(facts.from_seq, base + 1)
     if first > facts.to_seq:
         return 0
