@@ -19,7 +19,7 @@ from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_truste
 from filejobs_dagster.audit.session import set_writing
 from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of, moment_text
 from filejobs_dagster.audit.tables import SealRow
-from filejobs_dagster.audit.verify import CHECKS, Incremental, VerifyPolicy, examine
+from filejobs_dagster.audit.verify import CHECKS, Sealing, VerifyPolicy, examine
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -168,7 +168,7 @@ def seal_chain(
 
 
 def _look(database: Database, connection: Connection, chain: str, policy: SealPolicy) -> Evidence:
-    evidence = examine(database, connection, chain, policy.verify, mode=Incremental())
+    evidence = examine(database, connection, chain, policy.verify, mode=Sealing())
     findings = [
         finding
         for name in LOOKED_AT
@@ -191,9 +191,13 @@ def _look(database: Database, connection: Connection, chain: str, policy: SealPo
                 f"the database's clock says {evidence.now.isoformat()}, and the newest seal was "
                 f"made at {evidence.seals[-1].sealed_at}: set the clock.",
             )
-    following = len(evidence.seals) + 1
+    following = _following(evidence)
     must_be_trusted(policy.verify.trusted, policy.signers, following, SealRefused)
     return evidence
+
+
+def _following(evidence: Evidence) -> int:
+    return evidence.seals[-1].seal_no + 1 if evidence.seals else 1
 
 
 def _would_seal(evidence: Evidence, policy: SealPolicy) -> Sealed:
@@ -201,7 +205,7 @@ def _would_seal(evidence: Evidence, policy: SealPolicy) -> Sealed:
     size = evidence.last_seq
     return Sealed(
         evidence.chain,
-        len(evidence.seals) + 1,
+        _following(evidence),
         size,
         size - before,
         made=False,

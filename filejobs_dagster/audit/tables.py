@@ -21,7 +21,7 @@ from filejobs_dagster.audit.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -226,14 +226,17 @@ def chain_names(cursor: psycopg.Cursor[TupleRow], database: Database) -> list[st
     return [str(row[0]) for row in cursor.fetchall()]
 
 
-def read_seals(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> list[SealRow]:
-    """Read the seals of a chain in the order of their numbers."""
+def read_seals(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, first: int = 1
+) -> list[SealRow]:
+    """Read the seals of a chain in the order of their numbers, from one on."""
     cursor.execute(
         sql.SQL(
             "SELECT seal_no, incarnation, size, head_hash, root, frontier, {sealed_at}, prev_seal,"
-            " system_id, timeline, note FROM {table} WHERE chain_id = %s ORDER BY seal_no"
+            " system_id, timeline, note FROM {table} WHERE chain_id = %s AND seal_no >= %s"
+            " ORDER BY seal_no"
         ).format(sealed_at=_time("sealed_at"), table=table(database, "audit_seal")),
-        (chain,),
+        (chain, first),
     )
     return [SealRow(*row) for row in cursor.fetchall()]
 
@@ -275,6 +278,30 @@ def read_restores(
     return [RestoreRow(*row) for row in cursor.fetchall()]
 
 
+def newest_put_seal(
+    cursor: psycopg.Cursor[TupleRow], database: Database, origin: Origin, incarnation: int
+) -> int | None:
+    """The newest seal of an incarnation that was written down as pinned and that is there.
+
+    Not simply the newest row: a row alone would make a new seal pass over the seals before it.
+    """
+    cursor.execute(
+        sql.SQL(
+            "SELECT seal_no, incarnation FROM {} WHERE chain_id = %s AND incarnation = %s"
+            " ORDER BY seal_no DESC LIMIT 100"
+        ).format(table(database, "audit_seal")),
+        (origin.chain, incarnation),
+    )
+    keys = {origin.seal_key(own, number): int(number) for number, own in cursor.fetchall()}
+    cursor.execute(
+        sql.SQL("SELECT object_key FROM {} WHERE chain_id = %s AND object_key = ANY(%s)").format(
+            table(database, "audit_pin")
+        ),
+        (origin.chain, list(keys)),
+    )
+    return max((keys[row[0]] for row in cursor.fetchall()), default=None)
+
+
 def read_put_pins(
     cursor: psycopg.Cursor[TupleRow], database: Database, chain: str
 ) -> dict[str, str | None]:
@@ -286,6 +313,19 @@ def read_put_pins(
         (chain,),
     )
     return {str(key): version for key, version in cursor.fetchall()}
+
+
+def read_moments(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, numbers: Iterable[int]
+) -> dict[int, str]:
+    """When events were recorded, as notes write it; those that are not there are left out."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT seq, {moment} FROM {table} WHERE chain_id = %s AND seq = ANY(%s::bigint[])"
+        ).format(moment=_time("recorded_at"), table=table(database, "audit_event")),
+        (chain, sorted(numbers)),
+    )
+    return {int(seq): str(moment) for seq, moment in cursor.fetchall()}
 
 
 def read_beginning(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> str | None:

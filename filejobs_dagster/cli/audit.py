@@ -214,8 +214,8 @@ def restore(
         _refuse(str(error), invocation)
     typer.echo(
         f"The chain {chain} goes on as incarnation {row.incarnation}. It has "
-        f"{row.survived_size:,} events, of which pins vouch for {row.matched_size:,}; the newest pin "
-        f"counted {row.lost_size:,} (seal {row.lost_seal}). Seal it now."
+        f"{row.survived_size:,} events, of which pins vouch for {row.matched_size:,}; the newest "
+        f"pin counted {row.lost_size:,} (seal {row.lost_seal}). Seal it now."
     )
     for pin in row.lost:
         typer.echo(f"lost: the events up to {pin.size}, pinned as {pin.head.hex()}")

@@ -129,13 +129,13 @@ class AuditVerifySettings(JobSettings):
     check: Annotated[
         Check,
         Run(
-            "full: every event. incremental: those behind the newest pin. rolling: those, and one "
-            "part of the others each day."
+            "full: every event. incremental: those behind the newest pin. rolling: those, and the "
+            "part of the others that was not read for longest."
         ),
     ] = Field(
         default="full",
         description="Which events are computed again: all, those behind the newest pin, or those "
-        "and the part of the day.",
+        "and the part that was not read for longest.",
         examples=["rolling"],
     )
     max_runtime: LongestChain = Field(

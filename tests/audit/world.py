@@ -17,6 +17,8 @@ from filejobs_dagster.audit.trim import Trimmed, TrimPolicy, trim_chain
 from filejobs_dagster.audit.verify import Full, Mode, Verification, VerifyPolicy, verify_chain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import psycopg
 
     from filejobs_dagster.postgres.connect import Connection, Database
@@ -74,6 +76,12 @@ class MemoryPins:
         return sorted(
             (entry for entry in found if entry.key.startswith(prefix)), key=lambda one: one.key
         )
+
+    def list_after(self, prefix: str, key: str) -> Sequence[PinEntry]:
+        return [entry for entry in self.list(prefix) if entry.key > key]
+
+    def words(self, prefix: str) -> set[str]:
+        return {entry.key.removeprefix(prefix).split("/")[0] for entry in self.list(prefix)}
 
     def get(self, entry: PinEntry) -> PinContent:
         content = self.objects[entry.key][int((entry.version or "0").split()[0])][1]

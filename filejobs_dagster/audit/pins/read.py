@@ -109,6 +109,7 @@ def read_pins(
     wanted: Callable[[PinName], bool] = lambda _: True,
     *,
     under: str | None = None,
+    after: str | None = None,
 ) -> PinnedChain:
     """List a chain's pins, and read those that are wanted.
 
@@ -117,13 +118,15 @@ def read_pins(
         origin: Which chain.
         wanted: Whether a pin's content matters; the others are only listed.
         under: List below this key only.
+        after: List what stands behind this key only.
 
     Raises:
         PinStoreUnusable: The listing, or a pin, could not be read.
     """
     found = PinnedChain()
     versions: dict[str, list[PinEntry]] = {}
-    for entry in store.list(under or origin.prefix):
+    below = under or origin.prefix
+    for entry in store.list(below) if after is None else store.list_after(below, after):
         if origin.read_key(entry.key) is None:
             continue
         if entry.marker:

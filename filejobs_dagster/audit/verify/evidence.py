@@ -67,7 +67,21 @@ class Rolling:
         return f"rolling, part {self.part + 1} of {self.parts}"
 
 
-Mode = Full | Incremental | Rolling
+@dataclass(frozen=True)
+class Sealing:
+    """Incremental, and blind for seals and pins before the newest pin: what a new seal must know.
+
+    A chain with hourly seals has thousands of pins after a year, and none of the old ones decides
+    whether the chain can be sealed.
+    """
+
+    since_seal: None = None
+
+    def __str__(self) -> str:
+        return "for sealing"
+
+
+Mode = Full | Incremental | Rolling | Sealing
 
 
 def part_of_day(moment: datetime, parts: int) -> int:
@@ -157,6 +171,9 @@ class Evidence:
         holds: Rows of `audit_hold`.
         hold_events: Live events that set or release one.
         pinned: What stands outside; None without a place for pins.
+        first_seal: The number from which on seals were read.
+        moments: When the events that were computed were recorded, as notes write it: those that
+            may be the latest between two claims.
         put_pins: What was ever written down as pinned: each key with the version that was put.
         stray_trims: Pinned trims without a row.
         began: When the oldest live event was recorded, as notes write it; None without one.
@@ -182,6 +199,8 @@ class Evidence:
     holds: list[HoldRow]
     hold_events: list[HoldEvent]
     pinned: PinnedChain | None
+    first_seal: int = 1
+    moments: dict[int, str] = field(default_factory=dict)
     put_pins: dict[str, str | None] = field(default_factory=dict)
     stray_trims: list[StrayTrim] = field(default_factory=list)
     began: str | None = None

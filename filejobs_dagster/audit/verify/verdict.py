@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from filejobs_dagster.audit.rows import genesis
+from filejobs_dagster.audit.rows import EV_AHEAD, genesis
 from filejobs_dagster.audit.session import UNKNOWN
 from filejobs_dagster.audit.statement import LostPin, sha256_of
 
@@ -24,7 +24,15 @@ _MOST_NAMED = 5
 """A sentence that names more pins is not read; the JSON names all."""
 
 TOLD_ALL_THE_SAME = frozenset(
-    {"PIN_AHEAD_TRIM", "SEALING_STOPPED", "PIN_GONE", "PIN_REPLACED", "PIN_MARKER", "PIN_TIME"}
+    {
+        "PIN_AHEAD_TRIM",
+        "SEALING_STOPPED",
+        "PIN_GONE",
+        "PIN_REPLACED",
+        "PIN_MARKER",
+        "PIN_TIME",
+        EV_AHEAD,
+    }
 )
 """What may be found in a database that is sound up to where it was restored. It stays a finding."""
 
@@ -83,6 +91,8 @@ class Verification:
         warnings: What is told and does not make the verdict.
         ranges: First and last event of each range that was computed again.
         rows: How many events those were.
+        unread: How many of the events that are there were not computed again. Nothing is said of
+            them: where they are pinned, damage to them is found by a check that reads them.
         head_seq: The newest event by the head row; None without one.
         trimmed_to: Up to which event the chain was trimmed.
         sealed_to: How many events the newest seal counts.
@@ -106,6 +116,7 @@ class Verification:
     warnings: tuple[Finding, ...]
     ranges: tuple[tuple[int, int], ...]
     rows: int
+    unread: int
     head_seq: int | None
     trimmed_to: int
     sealed_to: int
@@ -164,6 +175,7 @@ def conclude(
         warnings=tuple(one for one in found if one.severity == "warning"),
         ranges=tuple((scan.start.seq + 1, scan.last.seq) for scan in evidence.scans if scan.count),
         rows=sum(scan.count for scan in evidence.scans),
+        unread=_unread(evidence),
         head_seq=head,
         trimmed_to=evidence.base.seq,
         sealed_to=sealed_to,
@@ -232,7 +244,7 @@ def _verdict(
 ) -> tuple[Word, str]:
     codes = {one.code for one in findings}
     if not codes:
-        return "matches", _what_matches(evidence, unprotected)
+        return "matches", _what_matches(evidence, unprotected) + _what_was_not_read(evidence)
     if lost is not None and not lost.others:
         verdict, explanation = _older_state(evidence)
         return verdict, f"{explanation} {_what_is_lost(evidence, lost)}"
@@ -245,6 +257,26 @@ def _verdict(
     return "does not match", (
         "The log does not match what it says of itself or what stands outside. A broken disk and "
         "an attack look alike: keep the database as it is, and compare with a backup."
+    )
+
+
+def _unread(evidence: Evidence) -> int:
+    """The events between the base and the last range that no other range has read."""
+    if evidence.tail is None:
+        return 0
+    rolled = sum(min(scan.end, evidence.tail.start.seq) - scan.start.seq
+                 for scan in evidence.scans[:-1])  # fmt: skip
+    return max(0, evidence.tail.start.seq - evidence.base.seq - rolled)
+
+
+def _what_was_not_read(evidence: Evidence) -> str:
+    unread = _unread(evidence)
+    if not unread or evidence.tail is None:
+        return ""
+    return (
+        f" Unchanged since the pin: {unread} older event(s) up to {evidence.tail.start.seq} were "
+        "not read, so damage to them would not show here. A full check reads them, and so do all "
+        "parts of a rolling one."
     )
 
 
