@@ -265,6 +265,13 @@ def _pin_what_is_not(
             continue
         there = evidence.pinned.versions.get(key)
         if there is None:
+            if not late:
+                # Nobody knows whether its COMMIT was taken by the standbys that the server waits
+                # for: this one comes later, and is waited for.
+                with database.transaction(connection) as cursor:
+                    cursor.execute(
+                        "SELECT pg_catalog.pg_logical_emit_message(true, 'filejobs/audit', '')"
+                    )
             _pin(database, connection, policy, evidence, seal)
             late.append(seal.seal_no)
         else:
