@@ -257,7 +257,7 @@ def _pin_what_is_not(
 ) -> tuple[int, ...]:
     if evidence.pinned is None:
         return ()
-    late = []
+    late: list[int] = []
     for seal in evidence.seals:
         key = evidence.origin.seal_key(seal.incarnation, seal.seal_no)
         if key in evidence.put_pins:

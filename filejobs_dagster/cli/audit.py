@@ -221,6 +221,46 @@ def restore(
         typer.echo(f"lost: the events up to {pin.size}, pinned as {pin.head.hex()}")
 
 
+@app.command()
+def prove(
+    context: typer.Context,
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", min=1, help="Which event.", show_default=False)
+    ],
+    chain: Chain = COLLECTORS_CHAIN,
+) -> None:
+    """Print a proof that one event stands in the chain, for somebody who has only public keys.
+
+    The proof holds the event, the signed note of the first pinned seal that counts it, and the
+    hashes between the two. `filejobs_dagster/audit/offline.py` checks it without the database and
+    without any other file of the project. The role needs SELECT on the tables of the log. Nothing
+    is verified here: that is `filejobs verify`.
+
+    [bold]Examples[/bold]
+      filejobs audit prove 4711 > proof.json
+      python offline.py proof.json --origin acme-production/audit/collectors --key "$KEY"
+
+    [bold]Exit codes[/bold]
+      0   printed
+      1   the event is not there, was trimmed, or no pinned seal counts it
+    """
+    from filejobs_dagster.audit.prove import NothingToProve, prove_event  # noqa: PLC0415
+    from filejobs_dagster.jobs.audit_setup import verify_policy  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    invocation = Invocation.of(context)
+    settings = invocation.require()
+    database = Database.of(settings.database)
+    try:
+        origin = verify_policy(settings).origin_of(chain)
+        with database.connect("audit prove") as connection:
+            text, pin = prove_event(database, connection, origin, number)
+    except NothingToProve as error:
+        _refuse(str(error), invocation)
+    typer.echo(text, nl=False)
+    print_error(f"Whoever checks it fetches the pin by himself: {pin}")
+
+
 @hold.command("set")
 def set_(
     context: typer.Context,

@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text, read_signer
 from filejobs_dagster.audit.note import read_verifier_key
+from filejobs_dagster.audit.offline import check
 from filejobs_dagster.audit.seal import seal_chain
 from filejobs_dagster.jobs.audit_setup import seal_policy
 from filejobs_dagster.postgres.connect import Database
@@ -269,6 +270,22 @@ class TestKeygen:
         said = desk.call("audit", "keygen", "a+b")
         assert said.exit_code == 1
         assert "neither white space nor +" in said.stderr
+
+
+class TestProve:
+    def test_the_proof_of_an_event_is_printed_and_holds(self, desk: Desk) -> None:
+        said = desk.call("audit", "prove", "2")
+        assert said.exit_code == 1
+        assert "no pinned seal" in said.stderr
+        seal(desk)
+        said = desk.call("audit", "prove", "2")
+        assert said.exit_code == 0, said.output
+        installation = desk.document["installation"]
+        origin = f"{installation}/audit/collectors"
+        proof = json.loads(said.stdout)
+        assert proof["note"].startswith(f"{origin}\n")
+        found = check(said.stdout, origin=origin, keys=[str(SIGNER.verifier)])
+        assert json.loads(found["body"]) == EVENTS[1]
 
 
 class TestRestore:
