@@ -19,7 +19,7 @@ from tests.postgres.backends import wait_until
 
 if TYPE_CHECKING:
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
-    from tests.door.test_failover import Pair
+    from tests.door.pairs import Pair
 
 pytestmark = pytest.mark.thorough
 
