@@ -161,6 +161,7 @@ class Collector(Generic[S, R]):
         dry_run: What `dry_run` means, for the Launchpad.
         works_on: The icons of the catalog, where they do not follow from `touches`.
         privileges: What its role needs on tables of the project, for the doctor: table, privilege.
+        reads: Lines outside of its own part of the settings that it alone reads.
         examine: What the doctor looks at, with the settings and the job's part of them.
         due: What starts it early, with the same; None where the settings want no such thing.
     """
@@ -179,6 +180,7 @@ class Collector(Generic[S, R]):
     )
     works_on: frozenset[str] = frozenset()
     privileges: tuple[tuple[str, str], ...] = ()
+    reads: frozenset[str] = frozenset()
     examine: Callable[[Settings, S], Examination | None] | None = None
     due: Callable[[Settings, S], EarlyStart | None] | None = None
 

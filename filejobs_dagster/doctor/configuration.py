@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
-from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.registry import BY_NAME, JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
     from filejobs_dagster.settings import BucketSettings, Loaded, Settings, SourceSettings
-
-_SWEEP, _TRIM = "storage_orphans", "audit_trim"
 
 
 def check_settings(loaded: Loaded) -> Iterator[Finding]:
@@ -39,7 +37,6 @@ def check_idle(settings: Settings, today: date) -> Iterator[Finding]:
 def _idle_in_buckets(settings: Settings) -> Iterator[tuple[str, str]]:
     jobs = [name for name in settings.jobs if BY_NAME[name].deletes_bytes]
     swept = {settings.bucket_of(name)[0] for name in jobs}
-    of_orphans = settings.bucket_of(_SWEEP)[0] if _SWEEP in jobs else None
     places = (settings.audit.pins, settings.audit.archive)
     kept = {place.bucket for place in places if place is not None}
     for entry, bucket in settings.buckets.items():
@@ -47,27 +44,35 @@ def _idle_in_buckets(settings: Settings) -> Iterator[tuple[str, str]]:
         if entry not in swept | kept:
             yield path, "no job deletes from it, and the audit keeps nothing there"
             continue
-        if entry != of_orphans:
-            yield from _idle_without_sweep(path, bucket)
+        yield from _unread(path, entry, bucket, settings)
         for one, other in _twins(bucket.sources):
             yield f"{path}.sources[{other}]", f"sources[{one}] asks the same in the same place"
 
 
-def _idle_without_sweep(path: str, bucket: BucketSettings) -> Iterator[tuple[str, str]]:
-    for line in ("shape", "rewrites"):
-        if getattr(bucket, line):
-            yield f"{path}.{line}", f"only {_SWEEP} reads it, which does not sweep here"
+def _unread(
+    path: str, entry: str, bucket: BucketSettings, settings: Settings
+) -> Iterator[tuple[str, str]]:
+    """What a bucket says to a job that does not work on it."""
+    said = {line: f"{path}.{line}" for line in ("shape", "rewrites") if getattr(bucket, line)}
     for index, source in enumerate(bucket.sources):
         if source.read_from is not None:
-            where = f"{path}.sources[{index}].read_from"
-            yield where, f"only the one long read of {_SWEEP} asks a replica"
+            said.setdefault("read_from", f"{path}.sources[{index}].read_from")
+    for line, where in said.items():
+        reader = _reader(line)
+        if reader not in settings.jobs or settings.bucket_of(reader)[0] != entry:
+            yield where, f"only {reader} reads it, which does not work on this bucket"
+
+
+def _reader(line: str) -> str:
+    """The one job that reads a line of the settings outside of its own part."""
+    return next(job.name for job in JOBS if line in job.reads)
 
 
 def _idle_beside(settings: Settings, today: date) -> Iterator[tuple[str, str]]:
-    if settings.scratch_dir is not None and _SWEEP not in settings.jobs:
-        yield "scratch_dir", f"only {_SWEEP} sorts on disk"
-    if settings.audit.archive is not None and _TRIM not in settings.jobs:
-        yield "audit.archive", f"{_TRIM}, which writes there, is none of the jobs"
+    said = {"scratch_dir": settings.scratch_dir, "audit.archive": settings.audit.archive}
+    for line, value in said.items():
+        if value is not None and _reader(line) not in settings.jobs:
+            yield line, f"only {_reader(line)} reads it, which is none of the jobs"
     if settings.alerts.repeat_after is not None and not settings.alerts.to:
         yield "alerts.repeat_after", "alerts.to names nobody who is told"
     if settings.backfill_from > today:

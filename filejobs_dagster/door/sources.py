@@ -54,7 +54,7 @@ def _looked_at(at: Look, bucket: BucketAt) -> Iterator[str]:
     except ReferencesUnknown as unknown:
         raise Refusal(str(unknown), "Nothing was touched.") from unknown
     measured = [
-        _measured(bucket, source.name, samples[source.name])
+        _measured(bucket, source.name, samples.get(source.name, {}))
         for source in settings.sources
         if source.names == "keys"
     ]

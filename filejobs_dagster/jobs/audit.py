@@ -243,6 +243,7 @@ TRIM = Collector(
         ("audit_checkpoint", "INSERT"),
         ("audit_pin", "INSERT"),
     ),
+    reads=frozenset({"audit.archive"}),
 )
 
 VERIFY = Collector(

@@ -181,7 +181,7 @@ def world(request: pytest.FixtureRequest, installation: Installation) -> World:
     """One job's installation, with a table of the operator's that holds some exact keys."""
     installation.execute("CREATE TABLE mention (value text)")
     installation.document["buckets"]["uploads"]["sources"] = [
-        {"name": "mentions", "sql": "select value from mention"}
+        {"name": "mentions", "sql": "select value from mention", "keys_checked_by_hand": True}
     ]
     client = make_client(installation.settings().buckets["uploads"])
     made = JOBS[request.param](installation, client)

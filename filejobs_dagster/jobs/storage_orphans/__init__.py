@@ -53,4 +53,5 @@ COLLECTOR = Collector(
     settings=StorageOrphansSettings,
     request=Request,
     run=_run,
+    reads=frozenset({"shape", "rewrites", "read_from", "scratch_dir"}),
 )
