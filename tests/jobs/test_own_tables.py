@@ -211,7 +211,7 @@ def test_a_row_that_a_client_holds_is_passed_by(documents: OwnTables, collect: C
         client.execute("UPDATE documents SET status = 'complete' WHERE id = %s", (slow,))
         outcome = collect()
 
-    assert outcome.detail["classes"] == {"deleted": 1, "won by others": 1}
+    assert outcome.detail["classes"] == {"deleted": 1, "held by another session": 1}
     assert documents.statuses()["files/held"] == "complete"
     assert documents.keys() == {"files/kept", "files/held"}
 
@@ -229,7 +229,7 @@ def test_a_claim_that_waits_for_a_held_row_leaves_it_after_the_lock_timeout_and_
         outcome = collect()
 
     assert outcome.ok, outcome.error
-    assert outcome.detail["classes"] == {"deleted": 3, "won by others": 1}
+    assert outcome.detail["classes"] == {"deleted": 3, "held by another session": 1}
     assert documents.statuses()["files/held"] == "reserved"
 
 

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import psycopg
 
-from filejobs_dagster.jobs.collecting.refused import SmallerBatch, because, refuses_a_row
+from filejobs_dagster.jobs.collecting.refused import (
+    KEPT_BY_ROWS,
+    SmallerBatch,
+    because,
+    refuses_a_row,
+)
 from filejobs_dagster.jobs.collecting.totals import (
     CLAIM_REFUSED,
+    HELD,
     KEPT,
     WON_BY_OTHERS,
     WOULD_COLLECT,
@@ -20,7 +26,7 @@ from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
     from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
@@ -31,6 +37,11 @@ if TYPE_CHECKING:
 
 class Item(Protocol):
     """One row that may be collected."""
+
+    @property
+    def id(self) -> object:
+        """Which row it is; like rows of one run have equal ones."""
+        ...
 
     @property
     def key(self) -> str:
@@ -110,6 +121,15 @@ class Collection(ABC, Generic[AnyItem, Books]):
             SmallerBatch: It was rolled back, and may succeed with fewer rows.
         """
 
+    @abstractmethod
+    def _still_due(
+        self, missed: Sequence[AnyItem], begins: datetime, before: datetime
+    ) -> Iterable[object]:
+        """The ids of those rows that a claim has missed and that are as due as before.
+
+        Nobody has won them: another session holds them, or the claim does not want them.
+        """
+
     def _objects_of(self, won: Sequence[AnyItem]) -> list[str]:
         """The keys whose bytes go with claimed rows."""
         return [row.key for row in won]
@@ -186,9 +206,21 @@ class Collection(ABC, Generic[AnyItem, Books]):
             self._split(batch, begins, before, error)
             return
         self._books.totals.claimed += len(won)
-        self._books.totals.classes[WON_BY_OTHERS] += len(batch) - len(won)
+        taken = {row.id for row in won}
+        self._count_missed([row for row in batch if row.id not in taken], begins, before)
         if won:
             self._take_bytes(won)
+
+    def _count_missed(
+        self, missed: Sequence[AnyItem], begins: datetime, before: datetime, why: str | None = None
+    ) -> None:
+        """Tell rows that others won from those that others only hold: these are due and stay."""
+        held = set(self._still_due(missed, begins, before)) if missed else set()
+        for row in missed:
+            if row.id in held:
+                self._books.totals.note_untouched(HELD, row.key, why)
+            else:
+                self._books.totals.classes[WON_BY_OTHERS] += 1
 
     def _won(
         self, batch: Sequence[AnyItem], begins: datetime, before: datetime
@@ -216,9 +248,11 @@ class Collection(ABC, Generic[AnyItem, Books]):
             self._claim_batch(batch[half:], begins, before)
             return
         if isinstance(error, SmallerBatch):
-            self._books.totals.classes[WON_BY_OTHERS] += 1
+            self._count_missed(batch, begins, before, why=str(error))
         else:
             self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
+            # A row that others name stays for its own sake: that says nothing of the run.
+            self._books.totals.refused += not isinstance(error, KEPT_BY_ROWS)
         self._books.commit_totals()
 
     # Its end -----------------------------------------------------------------------------------
@@ -263,17 +297,20 @@ class Collection(ABC, Generic[AnyItem, Books]):
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed.
 
+        Rows that stay for their own sake (protected, held, named by other rows) are no failures:
+        the same rows would make a run fail or not by what else happens to be due.
+
         An object that was never there needs no deletion, so it does not show that deleting works:
         with bytes left, only an object that storage let go does.
         """
         totals = self._books.totals
         worked = totals.let_go if totals.objects_left else totals.collected
-        if worked or not (totals.untouched or totals.objects_left) or not self._context.live:
+        if worked or not (totals.refused or totals.objects_left) or not self._context.live:
             return None
         fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
         advice = (
             "the constraints and triggers that refuse a claim"
-            if totals.classes[CLAIM_REFUSED]
+            if totals.refused
             else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
         )
         return (

@@ -18,6 +18,8 @@ SAMPLE = 20
 
 WOULD_COLLECT = "would collect"
 WON_BY_OTHERS = "won by others"
+HELD = "held by another session"
+"""Due, and passed over: whoever holds the row may be completing, restoring or sharing the file."""
 CLAIM_REFUSED = "claim refused"
 NEVER_ARRIVED = "never arrived"
 BYTES_LEFT = "bytes left"
@@ -38,7 +40,8 @@ class Totals:
         collected: Claimed rows whose bytes are accounted for: deleted, marked, never arrived, gone
             already, or kept because something else names the key.
         refused_in_a_row: Objects that storage refused since the last one that it let go.
-        untouched: Rows left alone: not ours to delete, or refused by PostgreSQL.
+        untouched: Rows left alone: not ours to delete, held, or refused by PostgreSQL.
+        refused: Those refused for another reason than that rows of other tables name them.
         classes: Every candidate's fate, by class.
         bytes_by_class: The bytes of those classes, where they were measured.
         samples: A few keys of each class that somebody may want to look at.
@@ -56,6 +59,7 @@ class Totals:
     collected: int = 0
     refused_in_a_row: int = 0
     untouched: int = 0
+    refused: int = 0
     classes: Counter[str] = field(default_factory=Counter)
     bytes_by_class: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)

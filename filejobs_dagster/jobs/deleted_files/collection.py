@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection as Keys
     from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
@@ -122,6 +123,12 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
         self._now_at_work(won, going)
         self._outlived = outlived
         return won
+
+    def _still_due(
+        self, missed: Sequence[DeletedFile], begins: datetime, before: datetime
+    ) -> set[UUID]:
+        with self._reading() as cursor:
+            return self._files.still_due(cursor, [file.id for file in missed], begins, before)
 
     def _derived_of(self, files: Sequence[DeletedFile]) -> dict[str, None] | None:
         """The keys that were made from these files; None when fewer files must be asked for."""

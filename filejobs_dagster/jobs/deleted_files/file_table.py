@@ -71,6 +71,12 @@ class FileTable:
         """Lock those of the rows that may still go, and that nobody else holds."""
         return [row[0] for row in self._by_key(cursor, statements.LOCK, ids, begins, before)]
 
+    def still_due(
+        self, cursor: Cursor, ids: Sequence[UUID], begins: datetime, before: datetime
+    ) -> set[UUID]:
+        """Those of the rows that may still go, whoever holds them."""
+        return {row[0] for row in self._by_key(cursor, statements.STILL_DUE, ids, begins, before)}
+
     def claim(
         self, cursor: Cursor, ids: Sequence[UUID], begins: datetime, before: datetime
     ) -> list[DeletedFile]:

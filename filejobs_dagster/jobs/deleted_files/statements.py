@@ -73,6 +73,14 @@ SELECT id
    FOR UPDATE SKIP LOCKED
 """
 
+# What a claim has passed by, and nobody has taken: its lock is another session's.
+STILL_DUE = f"""
+SELECT id
+  FROM file
+ WHERE id = ANY(%(ids)s)
+   AND {_GOES}
+"""
+
 # The claim: it repeats every predicate, and says by RETURNING what it won. SKIP LOCKED: a row that
 # somebody is restoring at this moment is not waited for, it is left to them.
 CLAIM = f"""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.jobs.collecting.totals import HELD
 from filejobs_dagster.jobs.table_retention.settings import JOB
 from filejobs_dagster.settings import format_duration
 
@@ -117,6 +118,7 @@ class Record:
                 for work in self.works
                 for one in work.dropped
             ][:SHOWN]
+            detail["untouched"] = sum(tally.passed_over for tally in found)
             return detail
         looks = [work.look for work in self.works if work.look is not None]
         return detail | {
@@ -138,6 +140,7 @@ class Record:
             CHILDREN: sum(tally.children for tally in tallies),
             REFUSED: sum(tally.refused for tally in tallies),
             NOT_WON: sum(tally.not_won for tally in tallies),
+            HELD: sum(tally.held for tally in tallies),
         }
 
     def _row(self, work: Work, tally: Tally) -> dict[str, str | int]:
@@ -158,6 +161,7 @@ class Record:
             "due to scrub": "-" if look is None else str(look.scrubs),
             **done,
             "refused": tally.refused,
+            "held": tally.held,
             "left": work.left,
             "without time": _said(None if look is None else look.without_time),
             "reason": work.failed or work.why_refused or "-",

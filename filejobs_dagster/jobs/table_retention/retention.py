@@ -129,6 +129,9 @@ class Retention:
         work.left = ", ".join(
             f"{count} {word}" for count, word in zip(counts, ("due", "due to scrub"), strict=False)
         )
+        if work.done and work.failed is None:
+            due = sum(count.rows for count in counts)
+            work.tally = work.tally.plus(held=max(0, due - work.tally.passed_over))
         left = [
             moment + (self._now - each.cutoff)
             for each in plan.both
@@ -144,12 +147,12 @@ class Retention:
                 "one rule. Give it more max_runtime."
             )
         failed = [work for work in works if work.failed is not None]
-        refused = sum(tally.refused + tally.not_won for tally in record.tallies)
+        passed_over = sum(tally.passed_over for tally in record.tallies)
         swept = (
             self._context.live
             and record.stopped is None
             and not failed
-            and not refused
+            and not passed_over
             and not record.subset
         )
         oldest_left = min((work.oldest_left for work in works if work.oldest_left), default=None)
@@ -158,7 +161,7 @@ class Retention:
             scanned=self._scanned() if decided else None,
             acted=record.acted if decided else None,
             detail=record.final(swept=swept, oldest_left=oldest_left),
-            error=_error(works, failed) or self._nothing_worked(refused),
+            error=_error(works, failed) or self._nothing_worked(),
         )
 
     def _scanned(self) -> int:
@@ -167,8 +170,10 @@ class Retention:
         looks = [work.look for work in self._works if work.look is not None]
         return sum(look.deletes.rows + look.scrubs.rows for look in looks)
 
-    def _nothing_worked(self, refused: int) -> str | None:
-        """A run in which every item failed has failed."""
+    def _nothing_worked(self) -> str | None:
+        """A run in which every item failed has failed; rows that others name or hold are none."""
+        tallies = self._record.tallies
+        refused = sum(tally.refused - tally.in_use + tally.not_won for tally in tallies)
         if not refused or self._record.acted:
             return None
         reasons = [work.why_refused for work in self._works if work.why_refused is not None]

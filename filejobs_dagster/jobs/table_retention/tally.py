@@ -15,6 +15,8 @@ class Tally:
         scrubbed: Rows whose columns became NULL.
         children: Rows of the declared child tables.
         refused: Rows that PostgreSQL refused to change, each tried alone.
+        in_use: Those of the refused that rows of other tables name.
+        held: Due rows that are left at the end, and that nobody refused: other sessions hold them.
         not_won: Rows that were locked and that a trigger of the operator's left alone.
         partitions: Partitions dropped as a whole.
         rows_in_partitions: How many rows PostgreSQL believed them to hold.
@@ -26,6 +28,8 @@ class Tally:
     scrubbed: int = 0
     children: int = 0
     refused: int = 0
+    in_use: int = 0
+    held: int = 0
     not_won: int = 0
     partitions: int = 0
     rows_in_partitions: int = 0
@@ -35,6 +39,11 @@ class Tally:
     def acted(self) -> int:
         """Items that were taken: rows, and partitions as one each."""
         return self.deleted + self.scrubbed + self.partitions
+
+    @property
+    def passed_over(self) -> int:
+        """Due rows that are left, each for a reason of its own."""
+        return self.refused + self.not_won + self.held
 
     def plus(self, **more: int) -> Tally:
         """The tally with some numbers raised."""

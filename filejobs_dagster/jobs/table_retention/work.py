@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
+from filejobs_dagster.jobs.collecting.refused import KEPT_BY_ROWS
 from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.events import facts_of_partition, facts_of_rows
 from filejobs_dagster.jobs.table_retention.refused import (
@@ -245,7 +246,8 @@ class Work:
             self._refused_in_a_row += 1
             self.why_refused = self.why_refused or said(error)
             self._after = refused[0]
-            tally = self.tally.plus(scanned=1, refused=1)
+            in_use = int(isinstance(error, KEPT_BY_ROWS))
+            tally = self.tally.plus(scanned=1, refused=1, in_use=in_use)
             with context.database.transaction(context.connection) as cursor:
                 records.write(cursor, self, tally)
             self.tally = tally

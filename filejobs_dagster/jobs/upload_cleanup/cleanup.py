@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.jobs.collecting.totals import HELD
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_cleanup.claims import (
@@ -200,6 +201,10 @@ class Cleanup:
                 "took so long: the bucket and the sources are asked first."
             )
         with self._books.reading() as cursor:
+            if self._context.live and stopped is None:
+                # Every claim has passed these by, and nothing was written of them.
+                for row in candidates(cursor, span, MOST_COUNTED, None):
+                    totals.note(HELD, row.key)
             of_window = oldest_left(cursor, span)
             oldest = oldest_left(cursor, Span.of(EVERYTHING, span.cutoff))
             standing = left(cursor, most=MOST_COUNTED)

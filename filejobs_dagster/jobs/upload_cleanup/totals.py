@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.jobs.collecting.totals import HELD
 from filejobs_dagster.objects.keys import display_key
 
 if TYPE_CHECKING:
@@ -120,5 +121,5 @@ class Totals:
             "claimed_without_result": self.claimed - self.settled,
             "taken_over": self.taken_over,
             "bytes_freed": self.freed,
-            "untouched": self.failures,
+            "untouched": self.failures + self.classes[HELD],
         }

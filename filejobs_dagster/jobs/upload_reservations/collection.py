@@ -22,6 +22,7 @@ from filejobs_dagster.postgres.connect import DatabaseUnavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
@@ -137,6 +138,11 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
         with self._source.claiming(wanted, begins, before, run_id) as (won, cursor):
             self._books.commit_claim(cursor, won, not_won=len(wanted) - len(won))
         return won
+
+    def _still_due(
+        self, missed: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        return self._source.still_due(missed, begins, before)
 
     def _take_bytes(self, won: Sequence[Reservation]) -> None:
         if self._source.elsewhere:

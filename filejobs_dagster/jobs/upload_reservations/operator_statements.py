@@ -191,6 +191,13 @@ class Candidates:
             "AND candidate.id = ANY($1) AND candidate.due IS NOT NULL"
         )
 
+    def still_due(self) -> str:
+        """SQL for those of the ids in `$1` that are candidates from `$2` to `$3`."""
+        return (
+            f"SELECT candidate.id::text\n{self._from()}\n"
+            "AND candidate.id = ANY($1) AND candidate.due >= $2 AND candidate.due < $3"
+        )
+
     def without_due(self) -> str:
         """SQL that counts rows without a due time, up to `$1`."""
         return (

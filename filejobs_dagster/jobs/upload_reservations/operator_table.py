@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     from psycopg.rows import TupleRow
 
@@ -175,6 +176,15 @@ class OperatorTable:
         """Count the rows without a due time, up to `most`."""
         with self._reading() as cursor:
             return int(self._one(cursor, self._candidates(cursor).without_due(), most))
+
+    def still_due(
+        self, rows: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        """The ids of those of the rows that are candidates as due as before."""
+        with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
+            values = (ids(row.id for row in rows), begins, before)
+            cursor.execute(self._candidates(cursor).still_due(), values)
+            return {str(row[0]) for row in cursor.fetchall()}
 
     # Claiming ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -83,6 +84,12 @@ class ReservationSource(Protocol):
             SourceRefused: The claim returned what it was not asked for.
             ClaimUnconfirmed: The claim's commit failed after the other one.
         """
+        ...
+
+    def still_due(
+        self, rows: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        """The ids of those of the rows that are reservations as due as before."""
         ...
 
     def facts(self, reservation: Reservation) -> dict[str, str]:
