@@ -46,6 +46,7 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("orphan_pass", ("SELECT", "INSERT", "DELETE")),
     ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
     ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    ("setback", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("http_start", ("SELECT", "INSERT", "DELETE")),
     ("alert_condition", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("alert_delivery", ("SELECT", "INSERT", "UPDATE", "DELETE")),

@@ -22,6 +22,7 @@ from filejobs_dagster.jobs.collecting.totals import (
     WOULD_COLLECT,
 )
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres.transient import trying_again
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.collecting.removal import Removal
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.setbacks import Setback
 
 
 class Item(Protocol):
@@ -88,7 +90,11 @@ class Collection(ABC, Generic[AnyItem, Books]):
         storage: Storage,
         books: Books,
         removal: Removal,
+        *,
+        place: str,
     ) -> None:
+        self._setbacks = Setbacks(context, place)
+        self._failed_before: dict[bytes, Setback] = {}
         self._context = context
         self._limits = limits
         self._storage = storage
@@ -138,6 +144,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
 
     def _work(self, begins: datetime, before: datetime) -> None:
         """Batch after batch, live or dry."""
+        self._began = self._context.now()
         work = self._claim_batch if self._context.live else self._report_batch
         for batch in self._batches(begins, before):
             work(batch, begins, before)
@@ -153,6 +160,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         size = self._limits.batch_size
         while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
             page = self._read(after, begins, before, size)
+            self._failed_before = self._setbacks.known([_as_item(row) for row in page])
             batch: list[AnyItem] = []
             for row in page:
                 after = row
@@ -175,11 +183,20 @@ class Collection(ABC, Generic[AnyItem, Books]):
         return self._limits.limit - used
 
     def _may_go(self, row: AnyItem) -> bool:
-        """Leave rows alone whose bytes the gate would never let go for their name's sake."""
+        """Leave rows alone whose bytes the gate would never let go for their name's sake.
+
+        Those, too, whose claim was refused before, until their pause has ended.
+        """
         reason = self._storage.gate.owned(row.key)
         if reason is not None:
             self._books.totals.note_untouched(KEPT + reason, row.key)
-        return reason is None
+            return False
+        setback = self._failed_before.get(_as_item(row))
+        if setback is not None and setback.not_before > self._began:
+            why = f"refused {setback.attempts} times, tried again after {setback.not_before}"
+            self._books.totals.note_untouched(WAITS, row.key, why=why)
+            return False
+        return True
 
     def _report_batch(self, batch: Sequence[AnyItem], *_: datetime) -> None:
         """A dry run: what would happen, and no mutating call."""
@@ -208,6 +225,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         self._books.totals.claimed += len(won)
         taken = {row.id for row in won}
         self._count_missed([row for row in batch if row.id not in taken], begins, before)
+        self._setbacks.settle({}, [_as_item(row) for row in won])
         if won:
             self._take_bytes(won)
 
@@ -250,10 +268,22 @@ class Collection(ABC, Generic[AnyItem, Books]):
         if isinstance(error, SmallerBatch):
             self._count_missed(batch, begins, before, why=str(error))
         else:
+            item = _as_item(batch[0])
             self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
-            # A row that others name stays for its own sake: that says nothing of the run.
-            self._books.totals.refused += not isinstance(error, KEPT_BY_ROWS)
+            # A row that others name stays for its own sake, and what was refused before is no news:
+            # neither says anything of the run.
+            known = isinstance(error, KEPT_BY_ROWS) or item in self._failed_before
+            self._books.totals.refused += not known
+            self._setbacks.settle({item: because(error)}, ())
         self._books.commit_totals()
+
+    def _count_unusable(self, rows: Iterable[tuple[str, str, bool]]) -> None:
+        """Count rows that no page returns: each with its class, its id, and whether it is due."""
+        for fate, row, due in rows:
+            if due:
+                self._books.totals.note_untouched(fate, row)
+            else:
+                self._books.totals.note(fate, row)
 
     # Its end -----------------------------------------------------------------------------------
 
@@ -317,3 +347,8 @@ class Collection(ABC, Generic[AnyItem, Books]):
             f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
             f"storage ({fates}). See the samples in the record; check {advice}."
         )
+
+
+def _as_item(row: Item) -> bytes:
+    """A row as setbacks name it."""
+    return str(row.id).encode()

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 MOST_WITHOUT_DATE = 10_000
 """Deleted rows without deleted_at are counted up to here."""
 
+MOST_UNUSABLE = 1_000
+"""Rows whose dates no calendar holds are counted up to here."""
+
 MOST_DERIVED = 5_000
 """Derived keys of one query in one batch. One file with more goes by itself, with all of them."""
 
@@ -50,7 +53,9 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
         self._derived_keys: Keys[str] = ()
         self._outlived: Keys[str] = ()
         books = Bookkeeping(context, storage.bucket, measured=request.count_bytes)
-        super().__init__(context, request, storage, books, Removal(context, storage, books))
+        super().__init__(
+            context, request, storage, books, Removal(context, storage, books), place="file"
+        )
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -151,6 +156,7 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
     def _outcome(self, now: datetime) -> Outcome:
         with self._reading() as cursor:
             oldest = self._files.oldest_left(cursor, now)
+            self._count_unusable(self._files.unusable(cursor, now, most=MOST_UNUSABLE))
             without_date = self._files.count_without_date(cursor, most=MOST_WITHOUT_DATE + 1)
         return self._outcome_of(
             now - self._request.restore_window,

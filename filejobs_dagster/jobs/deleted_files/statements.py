@@ -130,6 +130,23 @@ SELECT count(*)
          LIMIT %(most)s) AS deleted_without_date
 """
 
+# What no page returns: dates that were there before the constraints, which were never validated
+# then. Each kind is the beginning or the end of an index.
+UNUSABLE = """
+(SELECT id::text, true AS due FROM file
+  WHERE state = 'deleted' AND deleted_at IS NOT NULL AND retain_until IS NULL
+    AND deleted_at < '0001-01-03Z' LIMIT %(most)s)
+UNION ALL
+(SELECT id::text, false FROM file
+  WHERE state = 'deleted' AND deleted_at IS NOT NULL AND retain_until IS NULL
+    AND deleted_at >= '9999-01-01Z' LIMIT %(most)s)
+UNION ALL
+(SELECT id::text, true FROM file
+  WHERE state = 'deleted' AND deleted_at IS NOT NULL AND retain_until IS NOT NULL
+    AND (retain_until < '0001-01-03Z' OR (retain_until < %(before)s AND deleted_at < '0001-01-03Z'))
+  LIMIT %(most)s)
+"""
+
 BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)
 """Before any date of a file (the table's CHECK says so): `begins` of a window without beginning."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.jobs.collecting.totals import HELD
+from filejobs_dagster.jobs.collecting.totals import HELD, NO_USABLE_TIME
 from filejobs_dagster.jobs.table_retention.settings import JOB
 from filejobs_dagster.settings import format_duration
 
@@ -26,6 +26,7 @@ SHOWN = 200
 """How many rows of each list a run's record holds."""
 
 DELETED, SCRUBBED, DROPPED = "deleted", "scrubbed", "partitions dropped"
+PENDING = "partitions pending detach"
 CHILDREN, REFUSED, NOT_WON = "children deleted", "refused by PostgreSQL", "left by a trigger"
 WOULD_DELETE, WOULD_SCRUB = "would delete", "would scrub"
 
@@ -141,6 +142,8 @@ class Record:
             REFUSED: sum(tally.refused for tally in tallies),
             NOT_WON: sum(tally.not_won for tally in tallies),
             HELD: sum(tally.held for tally in tallies),
+            PENDING: sum(tally.pending for tally in tallies),
+            NO_USABLE_TIME: sum(tally.before_all_time for tally in tallies),
         }
 
     def _row(self, work: Work, tally: Tally) -> dict[str, str | int]:

@@ -131,7 +131,13 @@ class Retention:
         )
         if work.done and work.failed is None:
             due = sum(count.rows for count in counts)
-            work.tally = work.tally.plus(held=max(0, due - work.tally.passed_over))
+            work.tally = work.tally.plus(
+                held=max(0, due - work.tally.passed_over),
+                before_all_time=counted(
+                    cursor, plan.delete.before_all_time(MOST_COUNTED), MOST_COUNTED
+                ).rows,
+                pending=len(plan.target.pending),
+            )
         left = [
             moment + (self._now - each.cutoff)
             for each in plan.both

@@ -17,6 +17,8 @@ class Tally:
         refused: Rows that PostgreSQL refused to change, each tried alone.
         in_use: Those of the refused that rows of other tables name.
         held: Due rows that are left at the end, and that nobody refused: other sessions hold them.
+        before_all_time: Rows with a time of -infinity, which no rule takes.
+        pending: Partitions that are pending detach: their rows are seen by nobody.
         not_won: Rows that were locked and that a trigger of the operator's left alone.
         partitions: Partitions dropped as a whole.
         rows_in_partitions: How many rows PostgreSQL believed them to hold.
@@ -30,6 +32,8 @@ class Tally:
     refused: int = 0
     in_use: int = 0
     held: int = 0
+    before_all_time: int = 0
+    pending: int = 0
     not_won: int = 0
     partitions: int = 0
     rows_in_partitions: int = 0
@@ -43,7 +47,7 @@ class Tally:
     @property
     def passed_over(self) -> int:
         """Due rows that are left, each for a reason of its own."""
-        return self.refused + self.not_won + self.held
+        return self.refused + self.not_won + self.held + self.before_all_time + self.pending
 
     def plus(self, **more: int) -> Tally:
         """The tally with some numbers raised."""

@@ -34,6 +34,10 @@ MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
 
 
+MOST_UNUSABLE = 1_000
+"""Rows without a key or a usable deadline are counted up to here."""
+
+
 class Collection(collection.Collection[Reservation, Bookkeeping]):
     """One run at work. The methods follow the order in which things happen."""
 
@@ -51,7 +55,14 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
             context.database, context.connection, candidates=CANDIDATES, claim=CLAIM
         )
         books = Bookkeeping(context, storage.bucket, self._source, measured=request.count_bytes)
-        super().__init__(context, request, storage, books, Removal(context, storage, books))
+        super().__init__(
+            context,
+            request,
+            storage,
+            books,
+            Removal(context, storage, books),
+            place=self._source.name,
+        )
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -60,7 +71,9 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
         self._source.preflight()
         self._require_sound_claim()
         begins = self._context.window.begins or BEGINNING
-        self._work(begins, min(cutoff, self._context.window.ends or cutoff))
+        before = min(cutoff, self._context.window.ends or cutoff)
+        self._work(begins, before)
+        self._count_unusable(self._source.unusable(begins, before, most=MOST_UNUSABLE))
         return self._outcome(cutoff)
 
     def _now(self) -> datetime:

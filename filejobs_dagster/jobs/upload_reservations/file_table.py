@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 class FileTable:
     """The table `file`; each call is one transaction."""
 
+    name = "file"
     elsewhere = False
 
     def __init__(
@@ -107,6 +108,13 @@ class FileTable:
         """When the oldest reservation expired that is due and still there."""
         with self._reading() as cursor:
             return oldest_left(cursor, cutoff)
+
+    def unusable(
+        self, begins: datetime, before: datetime, *, most: int
+    ) -> list[tuple[str, str, bool]]:
+        """None: the table's own constraints keep such rows out."""
+        del begins, before, most
+        return []
 
     def count_due(self, grace: timedelta, *, most: int) -> int:
         """Count the reservations that are due, up to `most`."""

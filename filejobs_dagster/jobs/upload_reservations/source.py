@@ -37,6 +37,11 @@ class ReservationSource(Protocol):
     """The reservations of one table, in the order in which they are collected: (due, id)."""
 
     @property
+    def name(self) -> str:
+        """What the source is called."""
+        ...
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         ...
@@ -98,6 +103,12 @@ class ReservationSource(Protocol):
 
     def oldest_left(self, cutoff: datetime) -> datetime | None:
         """When the oldest reservation expired that is due and still there."""
+        ...
+
+    def unusable(
+        self, begins: datetime, before: datetime, *, most: int
+    ) -> list[tuple[str, str, bool]]:
+        """Rows that no claim can mean, up to `most` of each kind: class, id, and whether due."""
         ...
 
     def count_due(self, grace: timedelta, *, most: int) -> int:
