@@ -110,7 +110,9 @@ def assert_that_it_told_the_whole_story(place: DemoPlace, output: str) -> server
     table = output[output.rfind("job_run ") : output.find("1 (dry)")]
     assert table
     assert "…" not in table, "80 columns are enough"
-    assert sum(map(int, skipped.groups())) >= SMALL.slow_clients, "rows that a client holds are skipped"
+    assert sum(map(int, skipped.groups())) >= SMALL.slow_clients, (
+        "rows that a client holds are skipped"
+    )
     assert f"{SMALL.slow_clients} of them in the very moment" in output
     for job in JOB_NAMES:
         assert re.search(rf"{job}\W+(OK|NEVER RUN) ", output), f"{job} has no standing"
