@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from filejobs_dagster.jobs.multipart_uploads import aborts, totals
+from filejobs_dagster.jobs.setbacks import WAITS
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.objects.multipart.aborting import MOST_ABORTS
 from filejobs_dagster.objects.multipart.backstop import rule_to_add
@@ -30,6 +31,7 @@ CLASSES = {
     totals.UNANSWERED,
     totals.WOULD_ABORT,
     totals.DEFERRED,
+    WAITS,
     *(fate.value for fate in AbortFate),
 }
 
