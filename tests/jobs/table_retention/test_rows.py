@@ -27,8 +27,8 @@ def test_only_rows_that_are_past_go_and_everything_is_written_down(sessions: Kee
     assert outcome.ok, outcome.error
     assert sessions.ids() == [2, 3, 5, 6]
     assert (outcome.scanned, outcome.acted) == (2, 2)
-    assert outcome.detail["classes"] == {"deleted": 2}
-    assert outcome.detail["swept"] is True
+    assert outcome.detail["classes"] == {"deleted": 2, "no usable time": 1}
+    assert outcome.detail["swept"] is False, "minus infinity is past, and nobody takes it"
     assert outcome.detail["oldest_left"] is None
     row = sessions.rows_of["sessions"]
     assert (row["state"], row["deleted"], row["left"]) == ("done", 2, "0 due")
