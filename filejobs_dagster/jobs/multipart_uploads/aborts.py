@@ -112,7 +112,8 @@ class Aborts:
             {
                 as_item(upload): aborted.reason or aborted.fate.value
                 for upload, aborted in fates
-                if aborted.fate in (AbortFate.FAILED, AbortFate.PARTS_LEFT)
+                # Parts that were on their way when it was aborted are the next run's, at once.
+                if aborted.fate is AbortFate.FAILED
             },
             [as_item(upload) for upload, aborted in fates if aborted.gone],
         )

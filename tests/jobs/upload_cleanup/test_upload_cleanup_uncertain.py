@@ -133,6 +133,8 @@ def test_parts_wait_one_limit_by_the_newest_of_them_and_not_a_second_one(
     monkeypatch.setattr(reconciliation, "list_parts", long_ago)
 
     clean(settle_after=timedelta(0), writing_limit=48 * HOURS)
+    uploads.due_now()
+    clean(settle_after=timedelta(0), writing_limit=48 * HOURS)
 
     assert uploads.state(upload) == state
 
