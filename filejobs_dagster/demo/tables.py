@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from filejobs_dagster.jobs.collecting.totals import HELD, WON_BY_OTHERS
+from filejobs_dagster.jobs.collecting.detail import HELD, WON_BY_OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from filejobs_dagster.book.outcomes import DeletionStopped, Fate, ItemOutcome, Outcomes
 from filejobs_dagster.objects import prefixes
-from filejobs_dagster.objects.deletion import Deletion, DeletionStopped
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.keys import is_folded, unfolded
 from filejobs_dagster.objects.manner import Manner, abilities_of
@@ -21,7 +21,7 @@ from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
-from filejobs_dagster.objects.targets import Target, deletion_of, kept_of
+from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.references.near import ReferenceForms
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
-    from filejobs_dagster.objects.removal import Expected, Removal
+    from filejobs_dagster.objects.targets import Expected
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.references.claims import Claim
 
@@ -91,14 +91,6 @@ class Admission:
 
     admitted: tuple[str, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """What the gate deleted, and what it kept and why; every key stands in one of the two."""
-
-    deletion: Deletion
-    kept: Mapping[str, str]
 
 
 class Gate:
@@ -175,7 +167,7 @@ class Gate:
         before_bytes: Callable[[], None],
         *,
         claims: Sequence[Claim] = (),
-    ) -> GateResult:
+    ) -> Outcomes[str]:
         """Delete those of the keys that pass, up to a thousand at a time.
 
         As in `remove`, every source is asked in a fresh snapshot right before each request, and
@@ -195,9 +187,9 @@ class Gate:
 
         Each of them is a `DeletionStopped`, which says what was already deleted.
         """
-        distinct = tuple(dict.fromkeys(keys))
-        kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
-        ours = [key for key in distinct if key not in kept]
+        whys = {key: self.owned(key) for key in keys}
+        kept = [ItemOutcome(key, Fate.KEPT, why) for key, why in whys.items() if why is not None]
+        ours = [key for key, why in whys.items() if why is None]
         work = Deleting(
             self._client,
             self._bucket.bucket,
@@ -209,11 +201,11 @@ class Gate:
             ),
         )
         try:
-            verdicts = work.run()
+            work.run()
         except DeletionStopped as stopped:
-            stopped.kept = {**kept, **stopped.kept}
+            stopped.so_far = Outcomes((*kept, *stopped.so_far))
             raise
-        return GateResult(deletion_of(verdicts), {**kept, **kept_of(verdicts)})
+        return Outcomes((*kept, *work.outcomes()))
 
     def remove(
         self,
@@ -222,7 +214,7 @@ class Gate:
         manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
-    ) -> Removal:
+    ) -> Outcomes[bytes]:
         """Remove orphans whose intent is committed, up to a thousand at a time.
 
         Right before each request, and before each further try of it, every object is looked at
@@ -236,7 +228,7 @@ class Gate:
             claims: As in `admit`.
 
         Raises:
-            RemovalStopped: It ended early; it says why, and what was already removed.
+            DeletionStopped: As in `delete`, or `Disproven`: what was reported as gone is there.
         """
         return Removing(
             self._client,

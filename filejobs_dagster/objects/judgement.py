@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
-from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.targets import Target, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.book.outcomes import Locked
     from filejobs_dagster.objects.heads import CloseSighting
     from filejobs_dagster.objects.pace import Pace
-    from filejobs_dagster.objects.removal import Expected, Locked
+    from filejobs_dagster.objects.targets import Expected
 
 HOLDS = 2.0
 """Seconds for which a look holds, where each object takes a request of its own."""
@@ -30,7 +32,7 @@ LOOKED_AT_TOGETHER = 100
 """So many objects are looked at at once, where each takes a request of its own: a source whose
 query takes a second would otherwise be asked a thousand times."""
 
-MOST_APART = 2
+ROUNDED_BY = 2
 """Seconds by which one server's listing and HEAD may round the time of one object differently."""
 
 OLD = 3600.0
@@ -210,7 +212,7 @@ def is_same_time(seen: int, modified: datetime) -> bool:
     """Whether two times of one key, of the same size and ETag, may be of one object.
 
     They may in the same second, since some servers list milliseconds and cut them off in HEAD, and
-    some round in one of the two. So up to `MOST_APART` is the same time, but only of an object that
+    some round in one of the two. So up to `ROUNDED_BY` is the same time, but only of an object that
     is old. Whoever wrote the same bytes again, after they had been seen and judged, did so long
     after the first time; a second write within two seconds of it was over before anybody looked.
     Of an object that is younger, that cannot be told, and the second counts.
@@ -222,4 +224,4 @@ def is_same_time(seen: int, modified: datetime) -> bool:
     apart = abs(int(modified.timestamp()) - seen // 1000)
     if apart == 0:
         return True
-    return apart <= MOST_APART and time.time() - modified.timestamp() >= OLD
+    return apart <= ROUNDED_BY and time.time() - modified.timestamp() >= OLD

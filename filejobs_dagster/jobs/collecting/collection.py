@@ -8,33 +8,37 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import psycopg
 
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, nothing_worked
+from filejobs_dagster.book.totals import KEPT, Meaning
+from filejobs_dagster.jobs.collecting.detail import (
+    CLAIM_REFUSED,
+    HELD,
+    LET_GO,
+    REFUSED_ANEW,
+    WON_BY_OTHERS,
+    WOULD_COLLECT,
+    with_derived,
+)
 from filejobs_dagster.jobs.collecting.refused import (
     KEPT_BY_ROWS,
     SmallerBatch,
     because,
     refuses_a_row,
 )
-from filejobs_dagster.jobs.collecting.totals import (
-    CLAIM_REFUSED,
-    HELD,
-    KEPT,
-    WON_BY_OTHERS,
-    WOULD_COLLECT,
-)
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
-from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.totals import Totals
     from filejobs_dagster.jobs.collecting.removal import Removal
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setback
+    from filejobs_dagster.ledger.outcome import Outcome
 
 
 class Item(Protocol):
@@ -71,10 +75,9 @@ class Limits(Protocol):
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
-Books = TypeVar("Books", bound="Bookkeeping")
 
 
-class Collection(ABC, Generic[AnyItem, Books]):
+class Collection(ABC, Generic[AnyItem]):
     """One run at work. A collector says which rows there are, and how it claims some.
 
     Attributes:
@@ -88,7 +91,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         context: RunContext,
         limits: Limits,
         storage: Storage,
-        books: Books,
+        books: Bookkeeping,
         removal: Removal,
         *,
         place: str,
@@ -148,7 +151,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         work = self._claim_batch if self._context.live else self._report_batch
         for batch in self._batches(begins, before):
             work(batch, begins, before)
-            self._books.say()
+            self._say()
 
     def _batches(self, begins: datetime, before: datetime) -> Iterator[list[AnyItem]]:
         """Rows that may go, oldest first, until nothing is due or a limit says stop.
@@ -174,7 +177,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
             if len(page) < size and len(batch) < room:
                 return
         if self._read(after, begins, before, 1):
-            self._books.stopped = "limit" if room <= 0 else "max_runtime"
+            self._books.stopped = LIMIT if room <= 0 else MAX_RUNTIME
 
     def _room(self) -> int:
         """How much of the limit is left; rows that others won do not use it up."""
@@ -189,12 +192,12 @@ class Collection(ABC, Generic[AnyItem, Books]):
         """
         reason = self._storage.gate.owned(row.key)
         if reason is not None:
-            self._books.totals.note_untouched(KEPT + reason, row.key)
+            self._books.totals.note(KEPT + reason, row.key, Meaning.PASSED_OVER)
             return False
         setback = self._failed_before.get(_as_item(row))
         if setback is not None and setback.not_before > self._began:
             why = f"refused {setback.attempts} times, tried again after {setback.not_before}"
-            self._books.totals.note_untouched(WAITS, row.key, why=why)
+            self._books.totals.note(WAITS, row.key, Meaning.PASSED_OVER, why=why)
             return False
         return True
 
@@ -204,13 +207,13 @@ class Collection(ABC, Generic[AnyItem, Books]):
         keys = self._objects_of(batch)
         sizes = self._removal.sizes(keys)
         for key in keys:
-            self._books.totals.note_measured(WOULD_COLLECT, key, sizes)
-        self._books.commit_totals()
+            self._removal.note(WOULD_COLLECT, key, Meaning.WOULD_GO, sizes=sizes)
+        self._books.commit()
 
     def _claim_batch(self, batch: Sequence[AnyItem], begins: datetime, before: datetime) -> None:
         self._books.batch += 1
         if not batch:
-            self._books.commit_totals()
+            self._books.commit()
             return
         try:
             won = self._won(batch, begins, before)
@@ -236,9 +239,9 @@ class Collection(ABC, Generic[AnyItem, Books]):
         held = set(self._still_due(missed, begins, before)) if missed else set()
         for row in missed:
             if row.id in held:
-                self._books.totals.note_untouched(HELD, row.key, why)
+                self._books.totals.note(HELD, row.key, Meaning.PASSED_OVER, why=why)
             else:
-                self._books.totals.classes[WON_BY_OTHERS] += 1
+                count_not_won(self._books.totals, 1)
 
     def _won(
         self, batch: Sequence[AnyItem], begins: datetime, before: datetime
@@ -247,6 +250,18 @@ class Collection(ABC, Generic[AnyItem, Books]):
 
     def _take_bytes(self, won: Sequence[AnyItem]) -> None:
         self._removal.remove(self._objects_of(won))
+
+    def _say(self) -> None:
+        """One line of progress."""
+        totals = self._books.totals
+        if self._context.live:
+            did = f"collected {totals.acted:,}"
+        else:
+            did = f"would collect {totals.classes[WOULD_COLLECT]:,}"
+        left = f"; the bytes of {totals.left:,} are left" if totals.left else ""
+        self._context.log.info(
+            "batch %d: scanned %s, %s%s", self._books.batch, f"{totals.scanned:,}", did, left
+        )
 
     def _split(
         self,
@@ -257,8 +272,8 @@ class Collection(ABC, Generic[AnyItem, Books]):
     ) -> None:
         """Halve a batch that was refused until the row for whose sake it was stands alone."""
         if time.monotonic() >= self._ends_at:
-            self._books.stopped = "max_runtime"
-            self._books.commit_totals()
+            self._books.stopped = MAX_RUNTIME
+            self._books.commit()
             return
         if len(batch) > 1:
             half = len(batch) // 2
@@ -269,21 +284,19 @@ class Collection(ABC, Generic[AnyItem, Books]):
             self._count_missed(batch, begins, before, why=str(error))
         else:
             item = _as_item(batch[0])
-            self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
+            why, totals = because(error), self._books.totals
+            totals.note(CLAIM_REFUSED, batch[0].key, Meaning.PASSED_OVER, why=why)
             # A row that others name stays for its own sake, and what was refused before is no news:
             # neither says anything of the run.
             known = isinstance(error, KEPT_BY_ROWS) or item in self._failed_before
-            self._books.totals.refused += not known
-            self._setbacks.settle({item: because(error)}, ())
-        self._books.commit_totals()
+            totals.more[REFUSED_ANEW] += not known
+            self._setbacks.settle({item: why}, ())
+        self._books.commit()
 
     def _count_unusable(self, rows: Iterable[tuple[str, str, bool]]) -> None:
         """Count rows that no page returns: each with its class, its id, and whether it is due."""
         for fate, row, due in rows:
-            if due:
-                self._books.totals.note_untouched(fate, row)
-            else:
-                self._books.totals.note(fate, row)
+            self._books.totals.note(fate, row, Meaning.PASSED_OVER if due else Meaning.STAYS)
 
     # Its end -----------------------------------------------------------------------------------
 
@@ -298,30 +311,14 @@ class Collection(ABC, Generic[AnyItem, Books]):
         Raises:
             JobFailed: The run's time was over before it had looked at anything.
         """
-        totals, stopped = self._books.totals, self._books.stopped
-        if stopped is not None and not totals.scanned:
-            raise JobFailed(
-                f"The run's time ({self._limits.max_runtime}) was over before it had "
-                f"looked at one of the {self.rows}, although some are due. Give it more "
-                "max_runtime, or find out what took so long: the bucket and the sources are asked "
-                "first."
-            )
-        detail = totals.as_detail() | {
-            "cutoff": cutoff.isoformat(),
-            "truncated": stopped is not None,
-            "stopped_reason": stopped,
-            "swept": self._context.live
-            and stopped is None
-            and not totals.untouched
-            and not totals.objects_left,
-            "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
-            **more,
-        }
-        return Outcome(
-            scanned=totals.scanned,
-            acted=totals.collected,
-            detail=detail,
+        self._books.require_begun(
+            self._limits.max_runtime, f"one of the {self.rows}, although some are due"
+        )
+        return self._books.outcome(
+            oldest_left=oldest_left,
             error=self._nothing_worked(),
+            cutoff=cutoff.isoformat(),
+            **more,
         )
 
     def _nothing_worked(self) -> str | None:
@@ -334,19 +331,26 @@ class Collection(ABC, Generic[AnyItem, Books]):
         with bytes left, only an object that storage let go does.
         """
         totals = self._books.totals
-        worked = totals.let_go if totals.objects_left else totals.collected
-        if worked or not (totals.refused or totals.objects_left) or not self._context.live:
+        if not self._context.live:
             return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
         advice = (
             "the constraints and triggers that refuse a claim"
-            if totals.refused
+            if totals.more[REFUSED_ANEW]
             else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
         )
-        return (
-            f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
-            f"storage ({fates}). See the samples in the record; check {advice}."
+        return nothing_worked(
+            totals,
+            worked=with_derived(totals, *LET_GO) if totals.left else totals.acted,
+            failed=totals.more[REFUSED_ANEW] + totals.left,
+            what=f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
+            "storage",
+            advice=advice,
         )
+
+
+def count_not_won(totals: Totals, many: int) -> None:
+    """Count rows that a claim did not get: somebody else has them."""
+    totals.count(WON_BY_OTHERS, Meaning.STAYS, many)
 
 
 def _as_item(row: Item) -> bytes:

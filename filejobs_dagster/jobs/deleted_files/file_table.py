@@ -6,7 +6,7 @@ import heapq
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.jobs.collecting.totals import NO_USABLE_TIME
+from filejobs_dagster.jobs.collecting.detail import NO_USABLE_TIME
 from filejobs_dagster.jobs.deleted_files import statements
 from filejobs_dagster.jobs.deleted_files.deleted_file import Candidate, DeletedFile
 from filejobs_dagster.jobs.deleted_files.statements import BEGINNING, LAST_ID

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.jobs.storage_orphans.removal import LIMIT
-from filejobs_dagster.jobs.storage_orphans.totals import (
-    LOCKED,
-    TOO_RECENT,
-    as_text,
-    in_words,
-    minute_in_words,
-)
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.book.bookkeeping import LIMIT, nothing_worked
+from filejobs_dagster.jobs.storage_orphans import detail
+from filejobs_dagster.jobs.storage_orphans.detail import LOCKED
+from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.candidates import Due, Waiting
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.settings import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
+    from filejobs_dagster.ledger.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -76,37 +73,27 @@ class Ending:
             "waiting_until": as_text(
                 None if waiting.since is None else waiting.since + self._request.confirm_after
             ),
-            "truncated": books.stopped is not None,
-            "stopped_reason": books.stopped,
         }
+        oldest: datetime | None = None
         if self._context.live:
             oldest = min(
-                [moment for moment in (due.since, books.oldest_failed) if moment is not None],
+                [moment for moment in (due.since, totals.oldest_left) if moment is not None],
                 default=None,
             )
             facts |= {
                 "deferred": due.count,
                 "deferred_bytes": due.bytes,
                 "deferred_oldest": as_text(due.oldest),
-                "oldest_left": as_text(
-                    None if oldest is None else oldest + self._request.confirm_after
-                ),
-                "swept": not how.reviewed
-                and books.stopped is None
-                and not due.count
-                and not totals.left
-                and not totals.fates[TOO_RECENT],
             }
         facts |= would or {}
         facts["progress"] = {"phase": "done"}
         facts["explained"] = self._explained(due, waiting, would)
         self._context.log.info("%s", facts["explained"])
-        books.facts |= facts
-        return Outcome(
-            scanned=totals.objects,
-            acted=totals.acted,
-            detail=books.detail(),
+        return books.outcome(
+            oldest_left=None if oldest is None else oldest + self._request.confirm_after,
+            unswept=how.reviewed or due.count > 0,
             error=self._nothing_worked(),
+            **facts,
         )
 
     def _would(self, due: Due) -> dict[str, Any]:
@@ -144,12 +131,12 @@ class Ending:
                 f"{counted(waiting.count)} must wait until an earlier run has seen them for "
                 f"{in_words(self._request.confirm_after)}: the first of them is due {first_due}"
             )
-        if locked := self._books.totals.fates[LOCKED]:
+        if locked := self._books.totals.classes[LOCKED]:
             parts.append(f"{locked:,} are locked")
         return "; ".join(parts) + "."
 
     def _did(self, due: Due) -> str:
-        done, stopped = self._books.totals.done, self._books.stopped
+        done, stopped = detail.in_words(self._books.totals), self._books.stopped
         because = f"; it stopped because of {stopped}" if stopped else ""
         if not due.count:
             return done + because
@@ -169,15 +156,28 @@ class Ending:
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
         totals = self._books.totals
-        if not self._context.live or totals.acted or not totals.left:
+        if not self._context.live:
             return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.fates.items()))
-        return (
-            f"Of {totals.left:,} orphans that were due none could be removed ({fates}). See the "
-            "samples in the record; check the bucket's permissions."
+        return nothing_worked(
+            totals,
+            worked=totals.acted,
+            failed=totals.left,
+            what=f"Of {totals.left:,} orphans that were due none could be removed",
+            advice="the bucket's permissions",
         )
 
 
 def counted(orphans: int) -> str:
     """A number of orphans, in words."""
     return f"{orphans:,} orphan{'' if orphans == 1 else 's'}"
+
+
+def as_text(at: datetime | None) -> str | None:
+    """A moment as the record holds it."""
+    return None if at is None else at.isoformat()
+
+
+def minute_in_words(at: datetime) -> str:
+    """A moment for people, in UTC; the next full minute, so that it is never too early."""
+    up = at.astimezone(timezone.utc) + timedelta(minutes=1) - timedelta.resolution
+    return f"{up:%Y-%m-%d %H:%M} UTC"

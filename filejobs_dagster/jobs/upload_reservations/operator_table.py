@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from filejobs_dagster.jobs.collecting.detail import NO_KEY, NO_USABLE_TIME
 from filejobs_dagster.jobs.collecting.refused import (
     NONE_FURTHER,
     NOTHING_CLAIMED,
@@ -17,7 +18,6 @@ from filejobs_dagster.jobs.collecting.refused import (
     because,
     refusing,
 )
-from filejobs_dagster.jobs.collecting.totals import NO_KEY, NO_USABLE_TIME
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import doubt_about
 from filejobs_dagster.jobs.upload_reservations.operator_answer import (
     UNIQUE_KEYS,

@@ -13,6 +13,7 @@ from filejobs_dagster.jobs.upload_cleanup import reconciliation, removal, uncert
 from filejobs_dagster.jobs.upload_cleanup.due import count_due
 from filejobs_dagster.jobs.upload_cleanup.looking import look
 from filejobs_dagster.objects.heads import look_at_targets
+from filejobs_dagster.objects.multipart import list_parts
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events
 
 if TYPE_CHECKING:
@@ -124,11 +125,12 @@ def test_parts_wait_one_limit_by_the_newest_of_them_and_not_a_second_one(
     """Its writer has been silent for one limit when it becomes uncertain."""
     upload, _ = uploads.multipart(b"p" * 10)
     uploads.change(upload, "activity_at = clock_timestamp() - %s", timedelta(days=9))
-    listed = reconciliation.list_parts
 
     def long_ago(*arguments: Any) -> Any:
-        found = listed(*arguments)
-        return None if found is None else replace(found, newest=found.newest - quiet)
+        found = list_parts(*arguments)
+        assert found is not None
+        assert found.newest is not None
+        return replace(found, newest=found.newest - quiet)
 
     monkeypatch.setattr(reconciliation, "list_parts", long_ago)
 
