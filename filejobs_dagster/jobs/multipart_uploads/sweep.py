@@ -131,13 +131,12 @@ class Sweep:
         self._now = now
         known = KnownUploads(self._context, since=now - self._request.ask_again_for, until=now)
         self._ticker.phase("rows", "Asking for the uploads of rows that were cleaned lately.")
-        if not self._take(known.each(), judge.known, aborts, "rows"):
-            return
-        for prefix in self._prefixes():
-            self._ticker.phase("listing", f"Listing the multipart uploads below {prefix!r}.")
-            listed = self._without(known, prefix)
-            if not self._take(listed, judge.listed, aborts, "listing"):
-                return
+        if self._take(known.each(), judge.known, aborts, "rows"):
+            for prefix in self._prefixes():
+                self._ticker.phase("listing", f"Listing the multipart uploads below {prefix!r}.")
+                listed = self._without(known, prefix)
+                if not self._take(listed, judge.listed, aborts, "listing"):
+                    break
         self._take_again(aborts)
         self._setbacks.forget_old()
 
@@ -184,7 +183,7 @@ class Sweep:
         return fresh
 
     def _take_again(self, aborts: Aborts) -> None:
-        """What failed before is tried when all others have had their turn."""
+        """What failed before is tried when all others have had their turn, if there is time."""
         size = self._request.batch_size
         failed_before = self._books.totals.left
         for start in range(0, len(self._again), size):

@@ -201,8 +201,11 @@ def test_an_upload_that_failed_is_tried_again_after_its_pause_and_behind_all_oth
     sweep.server.hooks = [denied_below("files/a")]
     assert not sweep().ok, "whatever was due has failed"
     assert sweep().ok, "the failure is known, and says nothing of this run"
-    sweep.server.begin("files/b", 5)
+    for name in "bcd":
+        sweep.server.begin(f"files/{name}", 5)
     sweep.installation.execute("UPDATE setback SET not_before = now()")
+    limited = sweep(limit=2, batch_size=1)
+    assert limited.detail["classes"] == {"aborted": 2, "deferred": 2}, "its turn did not come"
 
     again = sweep(batch_size=1)
 
