@@ -138,7 +138,8 @@ class Sweep:
                 if not self._take(listed, judge.listed, aborts, "listing"):
                     break
         self._take_again(aborts)
-        self._setbacks.forget_old()
+        if self._books.stopped is None:
+            self._setbacks.forget_old()
 
     def _without(self, known: KnownUploads, prefix: str) -> Iterator[MultipartUpload]:
         """The uploads of a listing, without those that are asked for by their ids anyway."""
