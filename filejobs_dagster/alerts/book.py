@@ -44,9 +44,21 @@ ON CONFLICT (installation, fingerprint) WHERE resolved_at IS NULL DO UPDATE
 RETURNING xmax = 0
 """
 
+# What a job's record ends was over with that record, however much later somebody looks.
 _NOT_SEEN = """
-UPDATE alert_condition
-   SET clear_since = coalesce(clear_since, clock_timestamp())
+UPDATE alert_condition AS condition
+   SET clear_since = coalesce(
+           clear_since,
+           CASE WHEN kind = ANY(%(of_records)s) THEN
+               (SELECT min(finished_at)
+                  FROM job_run
+                 WHERE job_run.installation = condition.installation
+                   AND job_run.job = condition.job
+                   AND outcome = 'ok'
+                   AND finished_at > condition.last_seen
+                   AND finished_at <= clock_timestamp())
+           END,
+           clock_timestamp())
  WHERE installation = %(installation)s
    AND resolved_at IS NULL
    AND kind = ANY(%(judged)s)
@@ -182,7 +194,12 @@ def record(
     seen = [condition.fingerprint for condition in looked.conditions]
     cursor.execute(
         _NOT_SEEN,
-        {"installation": installation, "judged": sorted(looked.judged), "seen": seen},
+        {
+            "installation": installation,
+            "judged": sorted(looked.judged),
+            "seen": seen,
+            "of_records": sorted(STANDING_KINDS),
+        },
     )
     over = _close(cursor, installation, looked, timing)
     _say(cursor, installation, destinations, timing)

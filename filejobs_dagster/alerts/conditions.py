@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.ledger.standing import dead_letters_of
+from filejobs_dagster.ledger.standing import dead_letters_of, missing_of
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -213,14 +213,16 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
     dead = dead_letters_of(standing.last_run)
     kind = _kind_of(standing)
     reason = reason_of(standing.reason, known)
+    without = missing_of(standing.last_run) or missing_of(standing.last_success)
+    missing = [Condition("missing", standing.job, reason_of(without, known))] if without else []
     if dead and kind in (None, "behind"):
-        return [Condition("dead letters", standing.job, reason)]
+        return [Condition("dead letters", standing.job, reason), *missing]
     found = [] if kind is None else [Condition(kind, standing.job, reason)]
     if dead:
         many = "1 item was" if dead == 1 else f"{dead:,} items were"
         said = f"{many} given up after too many attempts"
         found.append(Condition("dead letters", standing.job, said))
-    return found
+    return found + missing
 
 
 def _kind_of(standing: Standing) -> Kind | None:

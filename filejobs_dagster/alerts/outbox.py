@@ -34,7 +34,9 @@ MOST_AT_ONCE = 500
 
 _CLAIM = """
 SELECT delivery.id, delivery.what, delivery.attempts, condition.kind, condition.job,
-       condition.severity, condition.reason, condition.first_seen, condition.resolved_at,
+       condition.severity, condition.reason, condition.first_seen,
+       -- Since when it is over, and not when it had been over for long enough to say so.
+       CASE WHEN condition.resolved_at IS NOT NULL THEN condition.clear_since END,
        condition.openings
   FROM alert_delivery AS delivery
   JOIN alert_condition AS condition ON condition.id = delivery.condition_id

@@ -16,6 +16,7 @@ Kind = Literal[
     "not swept",
     "behind",
     "dead letters",
+    "missing",
     "breaker",
     "findings",
     "stuck",
@@ -35,6 +36,7 @@ SEVERITY: Mapping[Kind, Severity] = {
     "not swept": "critical",
     "behind": "warning",
     "dead letters": "warning",
+    "missing": "warning",
     "breaker": "critical",
     "findings": "critical",
     "stuck": "warning",
@@ -52,6 +54,7 @@ TITLE: Mapping[Kind, str] = {
     "not swept": "runs, and has never swept",
     "behind": "is behind",
     "dead letters": "has given up on items",
+    "missing": "found references without an object",
     "breaker": "was stopped by a breaker",
     "findings": "found something wrong with the audit log",
     "stuck": "has a run that is stuck",
@@ -73,6 +76,8 @@ ADVICE: Mapping[Kind, str] = {
     "behind": "It leaves due items. Read the run's classes; raise `limit`, or let it run more "
     "often.",
     "dead letters": "Read why each was given up, mend the cause, and have them tried again.",
+    "missing": "Look at the run's samples: whoever opens such a file gets none. Restore the "
+    "objects from a backup or an older version, or mend the rows that name them.",
     "breaker": "Read the run's samples before anything else. If the numbers are right, let one run "
     "pass over the breaker.",
     "findings": "Treat it as an incident: run `filejobs verify`, and change nothing before you "

@@ -2,7 +2,7 @@
 
 Two kinds. Quick ones call `complete_upload` and are done; who wins depends on whether the collector
 was there before. Slow ones call it in a transaction that they commit only when the collector has
-passed: its claim meets their row locks, skips them, and counts them as won by others.
+passed: its claim meets their row locks, skips them, and counts them as held by another session.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from filejobs_dagster.jobs.collecting.detail import HELD, WON_BY_OTHERS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -70,11 +72,12 @@ def highlights(mode: str, detail: Mapping[str, Any]) -> str:
             f"would collect {_count(detail.get('would_collect'))}, "
             f"would free {_size(detail.get('would_free_bytes'))}"
         )
-    others = detail.get("classes", {}).get("won by others", 0)
+    classes = detail.get("classes", {})
     return (
         f"freed {_size(detail.get('bytes_freed'))}, "
         f"never arrived {_count(detail.get('never_arrived'))}, "
-        f"won by others {_count(others)}, "
+        f"won by others {_count(classes.get(WON_BY_OTHERS, 0))}, "
+        f"held {_count(classes.get(HELD, 0))}, "
         f"objects left {_count(detail.get('objects_left'))}"
     )
 

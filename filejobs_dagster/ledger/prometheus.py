@@ -181,6 +181,11 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
         lambda standing: _number_in(standing.last_run, "truncated"),
     ),
     (
+        "last_run_missing",
+        "References whose object the newest run did not find. Absent: it did not look.",
+        lambda standing: _number_in(standing.last_run, "missing"),
+    ),
+    (
         "dead_letters",
         "Items that the job has given up on, as its newest run saw it. Absent: no run is recorded.",
         lambda standing: None if standing.last_run is None else dead_letters_of(standing.last_run),

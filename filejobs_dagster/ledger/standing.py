@@ -36,6 +36,7 @@ Severity = Literal["ok", "warning", "critical", "unknown", "silent"]
 
 MAX_FAILURES_COUNTED = 1000
 UNITS_SHOWN = 2
+MISSING_SHOWN = 3
 
 # One row per job, also for those that never ran: the jobs are the left side, and each look-up is
 # the beginning of one of the three indexes of job_run on installation and job.
@@ -287,6 +288,8 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
         now=now,
     )  # fmt: skip
+    if without := missing_of(last) or missing_of(success):
+        reason = f"{reason}; {without}"
     if of_future is not None:
         severity = "warning" if severity == "ok" else severity
         reason = f"{reason}; {_ahead(of_future)}"
@@ -441,6 +444,19 @@ def dead_letters_of(run: RunSummary | None) -> int:
     """How many items nobody tries any more, as the run saw it; 0 for a job without such."""
     dead = None if run is None else run.detail.get("dead_letters")
     return dead if isinstance(dead, int) else 0
+
+
+def missing_of(run: RunSummary | None) -> str:
+    """How many references had no object, as the run saw it, with a few keys; empty for none."""
+    count = None if run is None else run.detail.get("missing")
+    if run is None or not isinstance(count, int) or count < 1:
+        return ""
+    samples = run.detail.get("samples")
+    keys = samples.get("missing") if isinstance(samples, dict) else None
+    shown = [str(key) for key in keys[:MISSING_SHOWN]] if isinstance(keys, list) else []
+    some = f", such as {', '.join(shown)}" if shown else ""
+    verb = "reference has" if count == 1 else "references have"
+    return f"{count:,} {verb} no object{some} (run {run.run_id})"
 
 
 def _dead(last: RunSummary) -> str:

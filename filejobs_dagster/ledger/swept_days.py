@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from dateutil.parser import isoparse
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import psycopg
     from psycopg.rows import TupleRow
 
-# deleted_files says up to which deletions it looked, and its days are those on which the restore
-# window ended: in the time of its days it looked that much further.
-_LOOKED_UNTIL = """(detail ->> 'cutoff')::timestamptz
-       + coalesce((detail ->> 'restore_window_seconds')::bigint, 0) * interval '1 second'"""
+# As text: a record stands for ever, and one that cannot be read must not hide all others.
+_LOOKED_UNTIL = "detail ->> 'cutoff', detail ->> 'restore_window_seconds'"
+
+MOST_UNREADABLE = 100
+"""So many of the newest records may be unreadable before an older one is not looked for."""
 
 # The index job_run_swept holds exactly these rows, newest first. Cutoffs rise with time; where two
 # runs overlapped, the newest ended may have the older cutoff, which errs on the side of missing.
@@ -38,11 +41,11 @@ SELECT run_id, {_LOOKED_UNTIL}
    AND detail ->> 'swept' = 'true'
    AND detail ->> 'cutoff' IS NOT NULL
  ORDER BY finished_at DESC, id DESC
- LIMIT 1
+ LIMIT %(most)s
 """  # noqa: S608 (constants of this module)
 
 _OF_ONE_DAY = f"""
-SELECT DISTINCT detail #>> '{{window,covers}}'
+SELECT DISTINCT detail #>> '{{window,covers}}', {_LOOKED_UNTIL}, detail #>> '{{window,to}}'
   FROM job_run
  WHERE installation = %(installation)s
    AND job = %(job)s
@@ -51,7 +54,6 @@ SELECT DISTINCT detail #>> '{{window,covers}}'
    AND finished_at >= %(first)s
    AND detail #>> '{{window,covers}}' = ANY (%(days)s)
    AND detail ->> 'swept' = 'true'
-   AND {_LOOKED_UNTIL} >= (detail #>> '{{window,to}}')::timestamptz
 """  # noqa: S608 (constants of this module)
 
 _DONE_BY_BACKFILL = """
@@ -107,14 +109,42 @@ def swept_days(
     if not asked:
         return SweptDays(frozenset())
     who: Mapping[str, object] = {"installation": installation, "job": job}
-    cursor.execute(_NEWEST_OVER_EVERYTHING, who)
-    newest = cursor.fetchone()
+    cursor.execute(_NEWEST_OVER_EVERYTHING, {**who, "most": MOST_UNREADABLE})
+    readable = ((row[0], _looked_until(*row[1:])) for row in cursor.fetchall())
+    newest = next((each for each in readable if each[1] is not None), None)
     labels = [day.isoformat() for day in asked]
     cursor.execute(_OF_ONE_DAY, {**who, "days": labels, "first": start_of(asked[0])})
-    by_day = frozenset(date.fromisoformat(row[0]) for row in cursor.fetchall())
+    by_day = frozenset(
+        date.fromisoformat(day)
+        for day, cutoff, window, to in cursor.fetchall()
+        if (looked := _looked_until(cutoff, window)) is not None
+        and (end := _moment(to)) is not None
+        and looked >= end
+    )
     if newest is None:
         return SweptDays(by_day)
     return SweptDays(by_day, everything_until=newest[1], everything_by=newest[0])
+
+
+def _looked_until(cutoff: str | None, restore_window: str | None) -> datetime | None:
+    """Up to which of a job's days a run looked, or None when its record cannot be read.
+
+    deleted_files says up to which deletions it looked, and its days are those on which the restore
+    window ended: in the time of its days it looked that much further.
+    """
+    moment = _moment(cutoff)
+    try:
+        further = timedelta(seconds=int(restore_window or 0))
+        return None if moment is None else moment + further
+    except (ValueError, OverflowError):
+        return None
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else isoparse(text).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
 
 
 def done_by_backfills(

@@ -175,7 +175,7 @@ async def _asked_mode(request: Request) -> Mode | None:
     if not body:
         return None
     try:
-        document = json.loads(body)
+        document = json.loads(body, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         raise NotUnderstood(400) from None
     if not isinstance(document, dict) or not document.keys() <= {"mode"}:
@@ -185,6 +185,18 @@ async def _asked_mode(request: Request) -> Mode | None:
         raise NotUnderstood(400)
     asked: Mode | None = mode
     return asked
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of two modes nobody knows which one was meant.
+
+    Raises:
+        ValueError: A key stands twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
 
 
 class _Authenticated:

@@ -157,3 +157,15 @@ def test_the_page_explains_every_kind_with_its_severity() -> None:
 def test_every_kind_has_a_title_and_says_what_to_do() -> None:
     assert set(SEVERITY) == set(TITLE) == set(ADVICE)
     assert all(text.endswith((".", "?")) for text in ADVICE.values())
+
+
+def test_references_without_an_object_are_told_with_a_few_of_them(watch: Watch) -> None:
+    found = {"missing": 5, "samples": {"missing": ["files/1", "files/2", "files/3", "files/4"]}}
+    watch.succeed(detail=WHOLE | found)
+
+    (condition,) = watch.look().conditions
+
+    assert (condition.kind, condition.severity) == ("missing", "warning")
+    assert "5 references have no object, such as files/1, files/2, files/3" in condition.reason
+    watch.succeed(detail=WHOLE | {"missing": 0})
+    assert kinds(watch) == {}

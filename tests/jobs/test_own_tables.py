@@ -170,6 +170,34 @@ def test_a_dry_run_counts_and_changes_nothing(documents: OwnTables, collect: Col
     assert documents.events() == []
 
 
+def test_rows_that_no_claim_can_mean_are_counted_and_shown_and_nothing_is_swept(
+    documents: OwnTables, collect: Collector
+) -> None:
+    documents.create("ALTER TABLE documents ALTER storage_key DROP NOT NULL")
+    documents.document_row("files/good")
+    rows = {
+        name: documents.document_row(f"files/{name}")
+        for name in ("without key", "minus infinity", "year one", "year 12000", "never")
+    }
+    documents.app("UPDATE documents SET storage_key = NULL WHERE id = %s", (rows["without key"],))
+    for name, at in (
+        ("minus infinity", "-infinity"),
+        ("year one", "0001-01-01 12:00Z"),
+        ("year 12000", "12000-01-01Z"),
+        ("never", "infinity"),
+    ):
+        documents.app("UPDATE documents SET expires_at = %s WHERE id = %s", (at, rows[name]))
+
+    for mode, good in (("dry", {"would collect": 1}), ("live", {"deleted": 1})):
+        outcome = collect(mode=mode)  # type: ignore[arg-type]
+        assert outcome.ok, outcome.error
+        assert outcome.detail["classes"] == {**good, "no key": 1, "no usable time": 3}
+        assert outcome.detail["samples"]["no key"] == [str(rows["without key"])]
+        assert str(rows["never"]) not in outcome.detail["samples"]["no usable time"]
+        assert outcome.detail["untouched"] == 3, "in the year 12000 the last one is due"
+        assert outcome.detail["swept"] is False
+
+
 # --- races, with real backends -------------------------------------------------------------------
 
 
@@ -211,7 +239,7 @@ def test_a_row_that_a_client_holds_is_passed_by(documents: OwnTables, collect: C
         client.execute("UPDATE documents SET status = 'complete' WHERE id = %s", (slow,))
         outcome = collect()
 
-    assert outcome.detail["classes"] == {"deleted": 1, "won by others": 1}
+    assert outcome.detail["classes"] == {"deleted": 1, "held by another session": 1}
     assert documents.statuses()["files/held"] == "complete"
     assert documents.keys() == {"files/kept", "files/held"}
 
@@ -229,7 +257,7 @@ def test_a_claim_that_waits_for_a_held_row_leaves_it_after_the_lock_timeout_and_
         outcome = collect()
 
     assert outcome.ok, outcome.error
-    assert outcome.detail["classes"] == {"deleted": 3, "won by others": 1}
+    assert outcome.detail["classes"] == {"deleted": 3, "held by another session": 1}
     assert documents.statuses()["files/held"] == "reserved"
 
 

@@ -141,7 +141,7 @@ def test_a_blob_whose_attachment_is_not_committed_yet_is_passed_by(rails: Rails)
         client.execute(ATTACH, ("late",))
         outcome = rails.collect()
 
-    assert outcome.detail["classes"] == {"deleted": 1, "won by others": 1}
+    assert outcome.detail["classes"] == {"deleted": 1, "held by another session": 1}
     assert rails.blobs() == rails.keys() == {"attached", "late"}
 
 

@@ -137,3 +137,19 @@ def test_the_newest_run_over_everything_is_found_by_its_index(book: Book) -> Non
         " AND detail ->> 'swept' = 'true' ORDER BY finished_at DESC, id DESC LIMIT 1"
     ).fetchall()
     assert "job_run_swept" in str(plan)
+
+
+@pytest.mark.parametrize("cutoff", ["soon", "infinity", "2026-13-45T00:00:00Z", "99999-01-01"])
+def test_a_record_whose_cutoff_cannot_be_read_hides_no_other(book: Book, cutoff: str) -> None:
+    book.record(day=None)
+    book.record(day=FIRST)
+    book.connection.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome, mode,"
+        " detail) SELECT 'odd' || id, installation, job, started_at,"
+        " finished_at + interval '1 hour', outcome, mode, detail || jsonb_build_object('cutoff',"
+        " %s::text) FROM job_run",
+        (cutoff,),
+    )
+
+    assert book.missing() == []
+    assert book.read().by_day == {FIRST}

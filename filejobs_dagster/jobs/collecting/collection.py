@@ -12,16 +12,24 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, nothing_worked
 from filejobs_dagster.book.totals import KEPT, Meaning
 from filejobs_dagster.jobs.collecting.detail import (
     CLAIM_REFUSED,
+    HELD,
     LET_GO,
+    REFUSED_ANEW,
     WON_BY_OTHERS,
     WOULD_COLLECT,
     with_derived,
 )
-from filejobs_dagster.jobs.collecting.refused import SmallerBatch, because, refuses_a_row
+from filejobs_dagster.jobs.collecting.refused import (
+    KEPT_BY_ROWS,
+    SmallerBatch,
+    because,
+    refuses_a_row,
+)
+from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
@@ -29,11 +37,17 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.collecting.removal import Removal
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.setbacks import Setback
     from filejobs_dagster.ledger.outcome import Outcome
 
 
 class Item(Protocol):
     """One row that may be collected."""
+
+    @property
+    def id(self) -> object:
+        """Which row it is; like rows of one run have equal ones."""
+        ...
 
     @property
     def key(self) -> str:
@@ -79,7 +93,11 @@ class Collection(ABC, Generic[AnyItem]):
         storage: Storage,
         books: Bookkeeping,
         removal: Removal,
+        *,
+        place: str,
     ) -> None:
+        self._setbacks = Setbacks(context, place)
+        self._failed_before: dict[bytes, Setback] = {}
         self._context = context
         self._limits = limits
         self._storage = storage
@@ -112,6 +130,15 @@ class Collection(ABC, Generic[AnyItem]):
             SmallerBatch: It was rolled back, and may succeed with fewer rows.
         """
 
+    @abstractmethod
+    def _still_due(
+        self, missed: Sequence[AnyItem], begins: datetime, before: datetime
+    ) -> Iterable[object]:
+        """The ids of those rows that a claim has missed and that are as due as before.
+
+        Nobody has won them: another session holds them, or the claim does not want them.
+        """
+
     def _objects_of(self, won: Sequence[AnyItem]) -> list[str]:
         """The keys whose bytes go with claimed rows."""
         return [row.key for row in won]
@@ -120,6 +147,7 @@ class Collection(ABC, Generic[AnyItem]):
 
     def _work(self, begins: datetime, before: datetime) -> None:
         """Batch after batch, live or dry."""
+        self._began = self._context.now()
         work = self._claim_batch if self._context.live else self._report_batch
         for batch in self._batches(begins, before):
             work(batch, begins, before)
@@ -135,6 +163,7 @@ class Collection(ABC, Generic[AnyItem]):
         size = self._limits.batch_size
         while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
             page = self._read(after, begins, before, size)
+            self._failed_before = self._setbacks.known([_as_item(row) for row in page])
             batch: list[AnyItem] = []
             for row in page:
                 after = row
@@ -157,11 +186,20 @@ class Collection(ABC, Generic[AnyItem]):
         return self._limits.limit - used
 
     def _may_go(self, row: AnyItem) -> bool:
-        """Leave rows alone whose bytes the gate would never let go for their name's sake."""
+        """Leave rows alone whose bytes the gate would never let go for their name's sake.
+
+        Those, too, whose claim was refused before, until their pause has ended.
+        """
         reason = self._storage.gate.owned(row.key)
         if reason is not None:
             self._books.totals.note(KEPT + reason, row.key, Meaning.PASSED_OVER)
-        return reason is None
+            return False
+        setback = self._failed_before.get(_as_item(row))
+        if setback is not None and setback.not_before > self._began:
+            why = f"refused {setback.attempts} times, tried again after {setback.not_before}"
+            self._books.totals.note(WAITS, row.key, Meaning.PASSED_OVER, why=why)
+            return False
+        return True
 
     def _report_batch(self, batch: Sequence[AnyItem], *_: datetime) -> None:
         """A dry run: what would happen, and no mutating call."""
@@ -188,9 +226,22 @@ class Collection(ABC, Generic[AnyItem]):
             self._split(batch, begins, before, error)
             return
         self._books.totals.claimed += len(won)
-        count_not_won(self._books.totals, len(batch) - len(won))
+        taken = {row.id for row in won}
+        self._count_missed([row for row in batch if row.id not in taken], begins, before)
+        self._setbacks.settle({}, [_as_item(row) for row in won])
         if won:
             self._take_bytes(won)
+
+    def _count_missed(
+        self, missed: Sequence[AnyItem], begins: datetime, before: datetime, why: str | None = None
+    ) -> None:
+        """Tell rows that others won from those that others only hold: these are due and stay."""
+        held = set(self._still_due(missed, begins, before)) if missed else set()
+        for row in missed:
+            if row.id in held:
+                self._books.totals.note(HELD, row.key, Meaning.PASSED_OVER, why=why)
+            else:
+                count_not_won(self._books.totals, 1)
 
     def _won(
         self, batch: Sequence[AnyItem], begins: datetime, before: datetime
@@ -230,12 +281,22 @@ class Collection(ABC, Generic[AnyItem]):
             self._claim_batch(batch[half:], begins, before)
             return
         if isinstance(error, SmallerBatch):
-            count_not_won(self._books.totals, 1)
+            self._count_missed(batch, begins, before, why=str(error))
         else:
-            self._books.totals.note(
-                CLAIM_REFUSED, batch[0].key, Meaning.PASSED_OVER, why=because(error)
-            )
+            item = _as_item(batch[0])
+            why, totals = because(error), self._books.totals
+            totals.note(CLAIM_REFUSED, batch[0].key, Meaning.PASSED_OVER, why=why)
+            # A row that others name stays for its own sake, and what was refused before is no news:
+            # neither says anything of the run.
+            known = isinstance(error, KEPT_BY_ROWS) or item in self._failed_before
+            totals.more[REFUSED_ANEW] += not known
+            self._setbacks.settle({item: why}, ())
         self._books.commit()
+
+    def _count_unusable(self, rows: Iterable[tuple[str, str, bool]]) -> None:
+        """Count rows that no page returns: each with its class, its id, and whether it is due."""
+        for fate, row, due in rows:
+            self._books.totals.note(fate, row, Meaning.PASSED_OVER if due else Meaning.STAYS)
 
     # Its end -----------------------------------------------------------------------------------
 
@@ -263,6 +324,9 @@ class Collection(ABC, Generic[AnyItem]):
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed.
 
+        Rows that stay for their own sake (protected, held, named by other rows) are no failures:
+        the same rows would make a run fail or not by what else happens to be due.
+
         An object that was never there needs no deletion, so it does not show that deleting works:
         with bytes left, only an object that storage let go does.
         """
@@ -271,13 +335,13 @@ class Collection(ABC, Generic[AnyItem]):
             return None
         advice = (
             "the constraints and triggers that refuse a claim"
-            if totals.classes[CLAIM_REFUSED]
+            if totals.more[REFUSED_ANEW]
             else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
         )
         return nothing_worked(
             totals,
             worked=with_derived(totals, *LET_GO) if totals.left else totals.acted,
-            failed=totals.passed_over + totals.left,
+            failed=totals.more[REFUSED_ANEW] + totals.left,
             what=f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
             "storage",
             advice=advice,
@@ -287,3 +351,8 @@ class Collection(ABC, Generic[AnyItem]):
 def count_not_won(totals: Totals, many: int) -> None:
     """Count rows that a claim did not get: somebody else has them."""
     totals.count(WON_BY_OTHERS, Meaning.STAYS, many)
+
+
+def _as_item(row: Item) -> bytes:
+    """A row as setbacks name it."""
+    return str(row.id).encode()

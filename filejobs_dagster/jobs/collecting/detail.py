@@ -13,10 +13,18 @@ if TYPE_CHECKING:
 
 WOULD_COLLECT = "would collect"
 WON_BY_OTHERS = "won by others"
+HELD = "held by another session"
+"""Due, and passed over: whoever holds the row may be completing, restoring or sharing the file."""
+NO_KEY = "no key"
+NO_USABLE_TIME = "no usable time"
+"""Before the first or after the last moment that a calendar holds, -infinity included."""
 CLAIM_REFUSED = "claim refused"
 NEVER_ARRIVED: Final = "never arrived"
 BYTES_LEFT = "bytes left"
 LET_GO = ("deleted", "marked", "already gone")
+REFUSED_ANEW = "refused anew"
+"""Of the claims that were refused those that say something of the run: no other row names the row,
+and it was not refused before."""
 DERIVED = "derived: "
 """In front of the class of an object that was derived from a row's own."""
 

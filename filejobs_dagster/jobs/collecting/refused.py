@@ -18,6 +18,10 @@ NONE_FURTHER = "No further row was claimed"
 ROLLED_BACK = "It was rolled back: no row of its batch was changed, and none of its bytes deleted"
 
 
+KEPT_BY_ROWS = (psycopg.errors.ForeignKeyViolation, psycopg.errors.RestrictViolation)
+"""Rows of another table name the row; it goes when they have gone."""
+
+
 class SmallerBatch(Exception):
     """A claim was rolled back that may succeed with fewer rows; nothing was changed."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection as Keys
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 MOST_WITHOUT_DATE = 10_000
 """Deleted rows without deleted_at are counted up to here."""
+
+MOST_UNUSABLE = 1_000
+"""Rows whose dates no calendar holds are counted up to here."""
 
 MOST_DERIVED = 5_000
 """Derived keys of one query in one batch. One file with more goes by itself, with all of them."""
@@ -61,7 +65,7 @@ class Collection(collection.Collection[DeletedFile]):
             bucket=storage.bucket,
         )
         removal = Removal(context, storage, books, absent=MISSING)
-        super().__init__(context, request, storage, books, removal)
+        super().__init__(context, request, storage, books, removal, place="file")
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -141,6 +145,12 @@ class Collection(collection.Collection[DeletedFile]):
         self._outlived = outlived
         return won
 
+    def _still_due(
+        self, missed: Sequence[DeletedFile], begins: datetime, before: datetime
+    ) -> set[UUID]:
+        with self._books.reading() as cursor:
+            return self._files.still_due(cursor, [file.id for file in missed], begins, before)
+
     def _events_of(self, won: Sequence[DeletedFile]) -> Iterator[dict[str, Any]]:
         for file in won:
             until = file.retain_until
@@ -173,6 +183,7 @@ class Collection(collection.Collection[DeletedFile]):
     def _outcome(self, now: datetime) -> Outcome:
         with self._reading() as cursor:
             oldest = self._files.oldest_left(cursor, now)
+            self._count_unusable(self._files.unusable(cursor, now, most=MOST_UNUSABLE))
             without_date = self._files.count_without_date(cursor, most=MOST_WITHOUT_DATE + 1)
         return self._outcome_of(
             now - self._request.restore_window,

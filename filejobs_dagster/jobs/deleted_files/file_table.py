@@ -6,6 +6,7 @@ import heapq
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.jobs.collecting.detail import NO_USABLE_TIME
 from filejobs_dagster.jobs.deleted_files import statements
 from filejobs_dagster.jobs.deleted_files.deleted_file import Candidate, DeletedFile
 from filejobs_dagster.jobs.deleted_files.statements import BEGINNING, LAST_ID
@@ -71,6 +72,12 @@ class FileTable:
         """Lock those of the rows that may still go, and that nobody else holds."""
         return [row[0] for row in self._by_key(cursor, statements.LOCK, ids, begins, before)]
 
+    def still_due(
+        self, cursor: Cursor, ids: Sequence[UUID], begins: datetime, before: datetime
+    ) -> set[UUID]:
+        """Those of the rows that may still go, whoever holds them."""
+        return {row[0] for row in self._by_key(cursor, statements.STILL_DUE, ids, begins, before)}
+
     def claim(
         self, cursor: Cursor, ids: Sequence[UUID], begins: datetime, before: datetime
     ) -> list[DeletedFile]:
@@ -85,6 +92,13 @@ class FileTable:
         cursor.execute(statements.OLDEST_LEFT, values)
         moment: datetime | None = one(cursor)[0]
         return moment
+
+    def unusable(
+        self, cursor: Cursor, before: datetime, *, most: int
+    ) -> list[tuple[str, str, bool]]:
+        """Rows whose dates no calendar holds, up to `most` of each kind: class, id, whether due."""
+        cursor.execute(statements.UNUSABLE, {"before": before, "most": most})
+        return [(NO_USABLE_TIME, row, due) for row, due in cursor.fetchall()]
 
     def count_without_date(self, cursor: Cursor, *, most: int) -> int:
         """Count the deleted files of which nobody knows since when, up to `most`."""

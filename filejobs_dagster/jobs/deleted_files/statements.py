@@ -73,6 +73,14 @@ SELECT id
    FOR UPDATE SKIP LOCKED
 """
 
+# What a claim has passed by, and nobody has taken: its lock is another session's.
+STILL_DUE = f"""
+SELECT id
+  FROM file
+ WHERE id = ANY(%(ids)s)
+   AND {_GOES}
+"""
+
 # The claim: it repeats every predicate, and says by RETURNING what it won. SKIP LOCKED: a row that
 # somebody is restoring at this moment is not waited for, it is left to them.
 CLAIM = f"""
@@ -120,6 +128,23 @@ SELECT count(*)
          -- Nothing depends on the order: it leads the planner to the index.
          ORDER BY id
          LIMIT %(most)s) AS deleted_without_date
+"""
+
+# What no page returns: dates that were there before the constraints, which were never validated
+# then. Each kind is the beginning or the end of an index.
+UNUSABLE = """
+(SELECT id::text, true AS due FROM file
+  WHERE state = 'deleted' AND deleted_at IS NOT NULL AND retain_until IS NULL
+    AND deleted_at < '0001-01-03Z' LIMIT %(most)s)
+UNION ALL
+(SELECT id::text, false FROM file
+  WHERE state = 'deleted' AND deleted_at IS NOT NULL AND retain_until IS NULL
+    AND deleted_at >= '9999-01-01Z' LIMIT %(most)s)
+UNION ALL
+(SELECT id::text, true FROM file
+  WHERE state = 'deleted' AND deleted_at IS NOT NULL AND retain_until IS NOT NULL
+    AND (retain_until < '0001-01-03Z' OR (retain_until < %(before)s AND deleted_at < '0001-01-03Z'))
+  LIMIT %(most)s)
 """
 
 BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.multipart_uploads.judging import Due
+    from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.multipart import Aborted, MultipartUpload
 
@@ -34,8 +35,13 @@ RESULT = "multipart.abort.result"
 
 WHY_STOPPED: Mapping[StopKind, str] = WHY | {"storage": "storage rejected a request"}
 
-MOST_REFUSED_IN_A_ROW = 50
+MOST_REFUSED_IN_A_ROW = 1000
 """More than this many refusals one after the other are no poison items: the run stops."""
+
+
+def as_item(upload: MultipartUpload) -> bytes:
+    """An upload as setbacks name it."""
+    return f"{upload.key}\x00{upload.upload_id}".encode("utf-8", "surrogateescape")
 
 
 class Aborts:
@@ -49,6 +55,7 @@ class Aborts:
         *,
         cutoff: datetime,
         ends_at: float,
+        setbacks: Setbacks,
     ) -> None:
         """Work for one run.
 
@@ -58,12 +65,14 @@ class Aborts:
             books: Where it is written down.
             cutoff: A part that came since then keeps its upload.
             ends_at: By `time.monotonic`; no further upload is aborted after it.
+            setbacks: Where failures are remembered.
         """
         self._context = context
         self._storage = storage
         self._books = books
         self._cutoff = cutoff
         self._ends_at = ends_at
+        self._setbacks = setbacks
 
     def run(self, batch: Sequence[Due]) -> None:
         """Abort each of the uploads.
@@ -90,16 +99,27 @@ class Aborts:
             if self._books.totals.refused_in_a_row >= MOST_REFUSED_IN_A_ROW:
                 self._refuse(fates, batch[number + 1 :], aborted)
         self._books.commit_result(self._result(fates))
+        self._settle(fates)
 
-    def defer(self, rest: Sequence[Due]) -> None:
-        """Count what is due and left for the next run."""
+    def _settle(self, fates: Sequence[tuple[MultipartUpload, Aborted]]) -> None:
+        """Remember what failed for the next runs; what is there no more is forgotten."""
+        self._setbacks.settle(
+            {
+                as_item(upload): aborted.reason or aborted.fate.value
+                for upload, aborted in fates
+                # Parts that were on their way when it was aborted are the next run's, at once.
+                if aborted.fate is AbortFate.FAILED
+            },
+            [as_item(upload) for upload, aborted in fates if aborted.gone],
+        )
+
+    def defer(
+        self, rest: Sequence[Due], fate: str = DEFERRED, means: Meaning = Meaning.DEFERRED
+    ) -> None:
+        """Count what is due and left for a later run."""
         for due in rest:
             self._books.totals.note(
-                DEFERRED,
-                due.upload.key,
-                Meaning.DEFERRED,
-                size=due.parts.size,
-                since=due.active,
+                fate, due.upload.key, means, size=due.parts.size, since=due.active
             )
 
     def _intend(self, batch: Sequence[Due]) -> None:
@@ -136,6 +156,7 @@ class Aborts:
             "owned prefixes."
         )
         self._books.commit_result(self._result(fates, stopped=reason))
+        self._settle(fates)
         raise JobFailed(reason)
 
     def _stop(

@@ -10,7 +10,7 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, n
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts
+from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts, as_item
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
     ENDED,
@@ -22,6 +22,7 @@ from filejobs_dagster.jobs.multipart_uploads.detail import (
 )
 from filejobs_dagster.jobs.multipart_uploads.judging import Judge
 from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
+from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.listing import ListingFailed
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.multipart import MultipartUpload
 
 
+MOST_AGAIN = 10_000
+"""Uploads that failed before and are tried again at a run's end; more of them wait."""
+
+
 class Sweep:
     """One run at work."""
 
@@ -54,6 +59,9 @@ class Sweep:
         self._books = Bookkeeping(context, totals, detail_of, bucket=storage.bucket.bucket)
         self._ticker = Ticker(context, self._books.commit_position)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+        self._setbacks = Setbacks(context, storage.entry)
+        self._again: list[Due] = []
+        self._failed_again = 0
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome.
@@ -118,16 +126,20 @@ class Sweep:
             self._books,
             cutoff=self._cutoff,
             ends_at=self._ends_at,
+            setbacks=self._setbacks,
         )
+        self._now = now
         known = KnownUploads(self._context, since=now - self._request.ask_again_for, until=now)
         self._ticker.phase("rows", "Asking for the uploads of rows that were cleaned lately.")
-        if not self._take(known.each(), judge.known, aborts, "rows"):
-            return
-        for prefix in self._prefixes():
-            self._ticker.phase("listing", f"Listing the multipart uploads below {prefix!r}.")
-            listed = self._without(known, prefix)
-            if not self._take(listed, judge.listed, aborts, "listing"):
-                return
+        if self._take(known.each(), judge.known, aborts, "rows"):
+            for prefix in self._prefixes():
+                self._ticker.phase("listing", f"Listing the multipart uploads below {prefix!r}.")
+                listed = self._without(known, prefix)
+                if not self._take(listed, judge.listed, aborts, "listing"):
+                    break
+        self._take_again(aborts)
+        if self._books.stopped is None:
+            self._setbacks.forget_old()
 
     def _without(self, known: KnownUploads, prefix: str) -> Iterator[MultipartUpload]:
         """The uploads of a listing, without those that are asked for by their ids anyway."""
@@ -150,29 +162,66 @@ class Sweep:
                 self._books.stopped = MAX_RUNTIME
                 return False
             due = judge(batch)
-            room = self._request.limit - self._books.totals.claimed
-            self._act(due[:room], aborts)
-            if due[room:]:
-                self._books.stopped = self._books.stopped or LIMIT
-                aborts.defer(due[room:])
+            self._act(self._never_failed(due, aborts), aborts)
             self._books.commit()
             self._say(phase, batch[-1].key)
             if self._books.stopped is not None:
                 return False
         return True
 
-    def _act(self, due: Sequence[Due], aborts: Aborts) -> None:
-        if not due:
-            return
-        if self._context.live:
-            aborts.run(due)
-            return
-        totals = self._books.totals
-        totals.claimed += len(due)
+    def _never_failed(self, due: Sequence[Due], aborts: Aborts) -> list[Due]:
+        """What is tried now; the rest goes to the back, or waits for its pause to end."""
+        known = self._setbacks.known([as_item(it.upload) for it in due])
+        fresh: list[Due] = []
         for it in due:
-            totals.note(
-                WOULD_ABORT, it.upload.key, Meaning.WOULD_GO, size=it.parts.size, since=it.active
-            )
+            setback = known.get(as_item(it.upload))
+            if setback is None:
+                fresh.append(it)
+            elif setback.not_before <= self._now and len(self._again) < MOST_AGAIN:
+                self._again.append(it)
+            else:
+                aborts.defer([it], WAITS, Meaning.PASSED_OVER)
+        return fresh
+
+    def _take_again(self, aborts: Aborts) -> None:
+        """What failed before is tried when all others have had their turn, if there is time."""
+        size = self._request.batch_size
+        failed_before = self._books.totals.left
+        for start in range(0, len(self._again), size):
+            if self._books.stopped is None and time.monotonic() >= self._ends_at:
+                self._books.stopped = MAX_RUNTIME
+            batch = self._again[start : start + size]
+            if self._books.stopped is None:
+                self._act(batch, aborts)
+            else:
+                aborts.defer(batch)
+        if self._again:
+            self._failed_again = self._books.totals.left - failed_before
+            self._books.commit()
+
+    def _act(self, due: Sequence[Due], aborts: Aborts) -> None:
+        """Try until the limit is reached: what could not be aborted does not use it up."""
+        totals = self._books.totals
+        rest = list(due)
+        while rest and self._books.stopped is None:
+            room = self._request.limit - (gone(totals) if totals.live else totals.claimed)
+            if room <= 0:
+                self._books.stopped = LIMIT
+                break
+            some, rest = rest[:room], rest[room:]
+            if self._context.live:
+                aborts.run(some)
+                continue
+            totals.claimed += len(some)
+            for it in some:
+                totals.note(
+                    WOULD_ABORT,
+                    it.upload.key,
+                    Meaning.WOULD_GO,
+                    size=it.parts.size,
+                    since=it.active,
+                )
+        aborts.defer(rest)
 
     def _say(self, phase: str, key: str) -> None:
         totals = self._books.totals
@@ -220,9 +269,9 @@ class Sweep:
         return "; ".join(parts) + "."
 
     def _nothing_worked(self) -> str | None:
-        """A run in which every item failed has failed."""
+        """A run in which every item failed has failed; a failure that is known says nothing new."""
         totals = self._books.totals
-        failed = totals.left + totals.passed_over
+        failed = totals.left + totals.passed_over - self._failed_again - totals.classes[WAITS]
         worked = gone(totals) + totals.classes[WOULD_ABORT]
         if not totals.left:
             # Nothing was to be aborted: that parts were read at all shows that it works.

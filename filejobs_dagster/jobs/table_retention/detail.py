@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TypedDict
 
 DELETED, SCRUBBED, DROPPED = "deleted", "scrubbed", "partitions dropped"
+PENDING = "partitions pending detach"
 CHILDREN, REFUSED, NOT_WON = "children deleted", "refused by PostgreSQL", "left by a trigger"
+IN_USE = "in use"
+"""Those of the refused that rows of other tables name."""
 WOULD_DELETE, WOULD_SCRUB = "would delete", "would scrub"
 
 
@@ -18,6 +21,7 @@ class RetentionDetail(TypedDict, total=False):
     warnings: list[dict[str, str]]
     window: dict[str, str]
     # A live run.
+    untouched: int
     dropped: list[dict[str, object]]
     # A dry run has no number of things done.
     would_collect: int

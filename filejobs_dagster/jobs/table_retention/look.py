@@ -157,6 +157,11 @@ class Plan:
             reason = reason_to_keep(target)
             if reason is not None:
                 found.append(f"no partition is dropped as a whole: {reason}")
+        found += [
+            "a partition is pending detach, so nobody sees its rows through the table and no rule "
+            f"takes them; finish that: {statement}"
+            for statement in target.pending
+        ]
         limit = rule.warn_over_bytes
         if limit is not None and look.size_bytes > limit:
             found.append(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.book.totals import Meaning, Totals
+from filejobs_dagster.jobs.collecting.detail import HELD
 from filejobs_dagster.jobs.table_retention.detail import (
     DELETED,
     DROPPED,
@@ -145,6 +146,7 @@ class Record:
                 for work in self.works
                 for one in work.dropped
             ][:SHOWN]
+            detail["untouched"] = totals.passed_over
             return detail
         looks = [work.look for work in self.works if work.look is not None]
         detail |= {
@@ -172,6 +174,7 @@ class Record:
             "due to scrub": "-" if look is None else str(look.scrubs),
             **done,
             "refused": tally.classes[REFUSED],
+            "held": tally.classes[HELD],
             "left": work.left,
             "without time": _said(None if look is None else look.without_time),
             "reason": work.failed or work.why_refused or "-",

@@ -14,6 +14,7 @@ from filejobs_dagster.jobs.table_retention.foreign_keys import (
 from filejobs_dagster.jobs.table_retention.own import chained_by, own_relative
 from filejobs_dagster.jobs.table_retention.refused import RuleRefused
 from filejobs_dagster.jobs.table_retention.target import Child, Column, Relation, Target
+from filejobs_dagster.postgres.replica_identity import refusing
 from filejobs_dagster.settings.conditions import name_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,18 @@ SELECT attname
 """
 
 
+# DETACH … CONCURRENTLY was cut off: nobody sees these rows through the table any more.
+_PENDING = """
+SELECT above.nspname || '.' || parent.relname, below.nspname || '.' || part.relname
+  FROM (SELECT $1::oid AS oid UNION SELECT relid FROM pg_partition_tree($1)) AS tree
+  JOIN pg_inherits ON inhparent = tree.oid AND inhdetachpending
+  JOIN pg_class AS parent ON parent.oid = inhparent
+  JOIN pg_namespace AS above ON above.oid = parent.relnamespace
+  JOIN pg_class AS part ON part.oid = inhrelid
+  JOIN pg_namespace AS below ON below.oid = part.relnamespace
+"""
+
+
 def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
     """Look up everything that the rule's statements need.
 
@@ -90,6 +103,9 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
     key = _key(cursor, table, columns)
     refuse_reaching_own_tables(cursor, table)
     children = list(_children(cursor, rule, table, key))
+    foreign_keys = foreign_keys_to(cursor, table)
+    changed = [table, *(child.relation for child, _ in children)]
+    changed += [key.relation for key in foreign_keys if key.action != "refuses"]
     return Target(
         rule=rule,
         table=table,
@@ -98,7 +114,7 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
         key=key,
         scrub=_scrubbed(cursor, table, columns, rule, key),
         children=tuple(child for child, _ in children),
-        foreign_keys=foreign_keys_to(cursor, table),
+        foreign_keys=foreign_keys,
         lacking=tuple(
             f"{privilege} on {relation}"
             for relation, missing in [
@@ -108,8 +124,24 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
             ]
             for privilege in sorted(missing)
         ),
+        unidentified=tuple(
+            refusing(
+                cursor,
+                [relation.oid for relation in changed],
+                updates=bool(rule.scrub) or len(changed) > 1,
+            )
+        ),
+        pending=_pending(cursor, table),
         owned=facts["owned"],
         delete_triggers=facts["triggers"],
+    )
+
+
+def _pending(cursor: Raw, table: Relation) -> tuple[str, ...]:
+    cursor.execute(_PENDING, (table.oid,))
+    return tuple(
+        f"ALTER TABLE {parent} DETACH PARTITION {part} FINALIZE"
+        for parent, part in cursor.fetchall()
     )
 
 

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
+from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.jobs.collecting.detail import HELD, NO_USABLE_TIME
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.table_retention.detail import DELETED, SCRUBBED
+from filejobs_dagster.jobs.table_retention.detail import (
+    DELETED,
+    IN_USE,
+    NOT_WON,
+    PENDING,
+    REFUSED,
+    SCRUBBED,
+)
 from filejobs_dagster.jobs.table_retention.look import Plan, counted, oldest
 from filejobs_dagster.jobs.table_retention.record import Record
 from filejobs_dagster.jobs.table_retention.refused import RuleRefused, ends_the_run, said
@@ -132,6 +141,16 @@ class Retention:
         work.left = ", ".join(
             f"{count} {word}" for count, word in zip(counts, ("due", "due to scrub"), strict=False)
         )
+        if work.done and work.failed is None:
+            due = sum(count.rows for count in counts)
+            held = max(0, due - work.tally.passed_over)
+            never = counted(cursor, plan.delete.before_all_time(MOST_COUNTED), MOST_COUNTED).rows
+            for fate, many in (
+                (HELD, held),
+                (NO_USABLE_TIME, never),
+                (PENDING, len(plan.target.pending)),
+            ):
+                work.tally.count(fate, Meaning.PASSED_OVER, many)
         left = [
             moment + (self._now - each.cutoff)
             for each in plan.both
@@ -155,9 +174,10 @@ class Retention:
         )
 
     def _nothing_worked(self) -> str | None:
-        """A run in which every item failed has failed."""
+        """A run in which every item failed has failed; rows that others name or hold are none."""
         totals = self._record.totals()
-        if not totals.passed_over or totals.acted:
+        in_use = sum(work.tally.more[IN_USE] for work in self._works)
+        if totals.acted or not totals.classes[REFUSED] - in_use + totals.classes[NOT_WON]:
             return None
         reasons = [work.why_refused for work in self._works if work.why_refused is not None]
         why = reasons[0] if reasons else "a trigger left them alone"

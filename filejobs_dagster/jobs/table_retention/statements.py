@@ -204,6 +204,14 @@ class Statements:
             self._past(self.cutoff),
         )
 
+    def before_all_time(self, most: int) -> sql.Composed:
+        """SQL that counts rows with a time of -infinity, up to `most`: past, and never taken."""
+        return sql.SQL(
+            "SELECT count(*) FROM (SELECT FROM {} WHERE {} = '-infinity' AND {} LIMIT {}) AS before"
+        ).format(
+            self.target.table.quoted, self.target.time.quoted, self._meant(), sql.Literal(most)
+        )
+
     def without_time(self, most: int) -> tuple[sql.Composed, ...]:
         """SQL that looks at up to `most` rows without a time of each kind, the better way first.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from filejobs_dagster.jobs.table_retention.refused import RuleRefused
+from filejobs_dagster.postgres.replica_identity import HINT
 
 if TYPE_CHECKING:
     from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
@@ -89,6 +90,8 @@ class Target:
         children: The child tables of the rule.
         foreign_keys: What else refers to the table.
         lacking: Privileges that the role lacks for a live run, in words; empty for none.
+        unidentified: Published tables whose rows PostgreSQL will not delete, in words.
+        pending: Statements that finish the detaching of partitions which somebody began.
         owned: Whether the role may drop partitions of it.
         delete_triggers: Whether a trigger of the operator's looks at deletions.
     """
@@ -102,6 +105,8 @@ class Target:
     children: tuple[Child, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     lacking: tuple[str, ...] = ()
+    unidentified: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
     owned: bool = False
     delete_triggers: bool = False
 
@@ -119,7 +124,9 @@ class Target:
         return tuple(sql.Identifier(schema, name, each.name) for each in self.order)
 
     def privileges(self) -> RuleRefused | None:
-        """Why a live run of this role is refused, or None."""
+        """Why PostgreSQL will refuse a live run of this role, or None."""
+        if self.unidentified:
+            return RuleRefused(f"{'; '.join(self.unidentified)}: no row of it can be deleted", HINT)
         if not self.lacking:
             return None
         return RuleRefused(

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 import psycopg
 
 from filejobs_dagster.book.totals import Meaning, Totals
+from filejobs_dagster.jobs.collecting.refused import KEPT_BY_ROWS
 from filejobs_dagster.jobs.table_retention import partitions
-from filejobs_dagster.jobs.table_retention.detail import CHILDREN, DROPPED, NOT_WON, REFUSED
+from filejobs_dagster.jobs.table_retention.detail import (
+    CHILDREN,
+    DROPPED,
+    IN_USE,
+    NOT_WON,
+    REFUSED,
+)
 from filejobs_dagster.jobs.table_retention.events import facts_of_partition, facts_of_rows
 from filejobs_dagster.jobs.table_retention.refused import (
     RuleRefused,
@@ -247,6 +254,7 @@ class Work:
             tally = self.tally.copy()
             tally.scanned += 1
             tally.count(REFUSED, Meaning.PASSED_OVER)
+            tally.more[IN_USE] += isinstance(error, KEPT_BY_ROWS)
             with context.database.transaction(context.connection) as cursor:
                 records.write(cursor, self, tally)
             self.tally = tally

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import KEPT, Meaning, Totals
+from filejobs_dagster.jobs.collecting.detail import HELD
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup.claims import (
     Span,
@@ -214,6 +215,10 @@ class Cleanup:
                 self._request.max_runtime, "one upload, although some are due"
             )
         with self._books.reading() as cursor:
+            if self._context.live and self._books.stopped is None:
+                # Every claim has passed these by, and nothing was written of them.
+                for row in candidates(cursor, span, MOST_COUNTED, None):
+                    self._books.totals.note(HELD, row.key, Meaning.PASSED_OVER)
             of_window = oldest_left(cursor, span)
             oldest = oldest_left(cursor, Span.of(EVERYTHING, span.cutoff))
             standing = left(cursor, most=MOST_COUNTED)

@@ -65,7 +65,7 @@ def detail_of(totals: Totals) -> CleanupDetail:
             "claimed_without_result": totals.intended,
             "taken_over": totals.more["taken_over"],
             "bytes_freed": totals.freed,
-            "untouched": totals.left,
+            "untouched": totals.left + totals.passed_over,
         }
     else:
         detail |= {

@@ -64,9 +64,10 @@ def judge(
     """Resolve one row, or leave it open.
 
     An object under the row's key is the row's: the key holds its id. That there is none concludes
-    nothing at first, since a server may still complete what it was asked to. Without parts
-    `settle_after` of silence decides; with parts somebody was at work, and `writing_limit` does,
-    unless the upload was cancelled. Parts of which nobody knows the age are young.
+    nothing at first, since a server may still complete what it was asked to: `settle_after` must
+    have passed since the row became uncertain. With parts somebody was at work, so that since the
+    newest `writing_limit` must have passed as well, once, unless the upload was cancelled. Parts
+    of which nobody knows the age are young.
     """
     if isinstance(sighting, Present):
         return _judge_object(row, sighting, request)
@@ -75,12 +76,12 @@ def judge(
     if isinstance(parts, StorageError):
         return IsOpen(f"its parts could not be listed: {parts}", request.settle_after)
     newest = None if parts is None else parts.newest
-    quiet_since = max(moment for moment in (row.since, row.active, newest) if moment is not None)
+    quiet_since = row.active if newest is None else max(row.active, newest)
     has_parts = parts is not None and not row.cancelled
     if has_parts and parts is not None and parts.count and newest is None:
         return IsOpen("the server does not say when each of its parts came", request.look_again)
     limit = request.writing_limit if has_parts else request.settle_after
-    missing = limit - (now - quiet_since)
+    missing = max(limit - (now - quiet_since), request.settle_after - (now - row.since))
     if missing <= timedelta(0):
         what = "parts and no object" if parts is not None else "no object"
         return IsOver(f"{what}, and nobody has written since {quiet_since.isoformat()}")

@@ -26,6 +26,7 @@ from filejobs_dagster.postgres.connect import DatabaseUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
+
+
+MOST_UNUSABLE = 1_000
+"""Rows without a key or a usable deadline are counted up to here."""
 
 
 class Collection(collection.Collection[Reservation]):
@@ -60,7 +65,7 @@ class Collection(collection.Collection[Reservation]):
             bucket=storage.bucket,
         )
         removal = Removal(context, storage, books, absent=NEVER_ARRIVED)
-        super().__init__(context, request, storage, books, removal)
+        super().__init__(context, request, storage, books, removal, place=self._source.name)
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -69,7 +74,9 @@ class Collection(collection.Collection[Reservation]):
         self._source.preflight()
         self._require_sound_claim()
         begins = self._context.window.begins or BEGINNING
-        self._work(begins, min(cutoff, self._context.window.ends or cutoff))
+        before = min(cutoff, self._context.window.ends or cutoff)
+        self._work(begins, before)
+        self._count_unusable(self._source.unusable(begins, before, most=MOST_UNUSABLE))
         return self._outcome(cutoff)
 
     def _now(self) -> datetime:
@@ -161,6 +168,11 @@ class Collection(collection.Collection[Reservation]):
                 not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
             )
         return won
+
+    def _still_due(
+        self, missed: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        return self._source.still_due(missed, begins, before)
 
     def _events_of(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
         for reservation in won:

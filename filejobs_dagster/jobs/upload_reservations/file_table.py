@@ -12,6 +12,7 @@ from filejobs_dagster.jobs.upload_reservations.statements import (
     CLAIM,
     IN_INDEX_ORDER,
     LAST_ID,
+    STILL_DUE,
     count_due,
     count_without_expiry,
     oldest_left,
@@ -21,6 +22,7 @@ from filejobs_dagster.postgres.clock import database_now
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 class FileTable:
     """The table `file`; each call is one transaction."""
 
+    name = "file"
     elsewhere = False
 
     def __init__(
@@ -88,6 +91,15 @@ class FileTable:
             cursor.execute(self._claim, values)
             yield [Reservation(*row) for row in cursor.fetchall()], cursor
 
+    def still_due(
+        self, rows: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        """The ids of those of the rows that are reservations as due as before."""
+        with self._reading() as cursor:
+            values = {"ids": [row.id for row in rows], "from": begins, "before": before}
+            cursor.execute(STILL_DUE, values)
+            return {row[0] for row in cursor.fetchall()}
+
     def facts(self, reservation: Reservation) -> dict[str, str]:
         """The row's id."""
         return {"file_id": str(reservation.id)}
@@ -96,6 +108,13 @@ class FileTable:
         """When the oldest reservation expired that is due and still there."""
         with self._reading() as cursor:
             return oldest_left(cursor, cutoff)
+
+    def unusable(
+        self, begins: datetime, before: datetime, *, most: int
+    ) -> list[tuple[str, str, bool]]:
+        """None: the table's own constraints keep such rows out."""
+        del begins, before, most
+        return []
 
     def count_due(self, grace: timedelta, *, most: int) -> int:
         """Count the reservations that are due, up to `most`."""

@@ -191,6 +191,32 @@ class Candidates:
             "AND candidate.id = ANY($1) AND candidate.due IS NOT NULL"
         )
 
+    def still_due(self) -> str:
+        """SQL for those of the ids in `$1` that are candidates from `$2` to `$3`."""
+        return (
+            f"SELECT candidate.id::text\n{self._from()}\n"
+            "AND candidate.id = ANY($1) AND candidate.due >= $2 AND candidate.due < $3"
+        )
+
+    def unusable(self, no_key: str, no_time: str) -> str:
+        """SQL for rows that no page returns: `$1` begin, `$2` end, `$3` rows of each kind.
+
+        It returns class, id, and whether the row is due. Each kind is a range of the due time, as
+        an index on it serves. Infinity is no mistake: such a row never expires.
+        """
+        size = ", size" if self.shape.sized else ""
+        kinds = (
+            (no_key, "true", "due >= $1 AND due < $2 AND (id IS NULL OR key IS NULL)"),
+            (no_time, "true", "due < '0001-01-02Z'"),
+            (no_time, "false", "due >= '9999-01-01Z' AND due < 'infinity'"),
+        )
+        return "\nUNION ALL\n".join(
+            f"(SELECT '{fate}' AS fate, coalesce(candidate.id::text, 'NULL') AS row, {due} AS due\n"
+            f"FROM (\n{self.sql}\n) AS candidate (id, key, due{size})\n"
+            f"WHERE {condition}\nLIMIT $3::bigint)"
+            for fate, due, condition in kinds
+        )
+
     def without_due(self) -> str:
         """SQL that counts rows without a due time, up to `$1`."""
         return (
@@ -207,6 +233,18 @@ def claim_query(claim: str) -> str:
 def explained(statement: str) -> str:
     """SQL that shows the plan of a statement and executes nothing."""
     return f"EXPLAIN (VERBOSE, FORMAT JSON) {statement}"
+
+
+def tables_changed(plan: Any) -> list[tuple[str, str]]:
+    """Schema and name of the tables that a plan (VERBOSE, FORMAT JSON) deletes from or updates."""
+    if isinstance(plan, list):
+        return [found for each in plan for found in tables_changed(each)]
+    if not isinstance(plan, dict):
+        return []
+    found = [found for each in plan.values() for found in tables_changed(each)]
+    if plan.get("Node Type") == "ModifyTable":
+        found.append((plan.get("Schema", ""), plan.get("Relation Name", "")))
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from filejobs_dagster.jobs.collecting.detail import NO_KEY, NO_USABLE_TIME
 from filejobs_dagster.jobs.collecting.refused import (
     NONE_FURTHER,
     NOTHING_CLAIMED,
@@ -32,17 +33,21 @@ from filejobs_dagster.jobs.upload_reservations.operator_statements import (
     prepare,
     shape_of,
     shape_query,
+    tables_changed,
     values_for_a_look,
 )
 from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.replica_identity import HINT
+from filejobs_dagster.postgres.replica_identity import refusing as refusing_publications
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     from psycopg.rows import TupleRow
 
@@ -83,6 +88,11 @@ class OperatorTable:
         self._claim_leaves_none = False
 
     @property
+    def name(self) -> str:
+        """What the settings call it."""
+        return self._settings.name
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         return self._records is not None
@@ -109,10 +119,30 @@ class OperatorTable:
             shape = self._shape(cursor)
             moment = database_now(cursor)
             values = values_for_a_look(shape, moment)
-            self._plan(cursor, "claim", self._claim_sql(), values)
+            self._require_identity(cursor, self._plan(cursor, "claim", self._claim_sql(), values))
             self._plan(cursor, "candidates", self._candidates(cursor).among(), values[:1])
             if self._settings.audit is not None:
                 self._plan(cursor, "audit", self._settings.audit, (ids(()), [""], ""))
+
+    def _require_identity(self, cursor: Raw, plan: Any) -> None:
+        """Refuse a claim on a published table that PostgreSQL would refuse at the first row.
+
+        Raises:
+            SourceRefused: It would.
+        """
+        changed = tables_changed(plan)
+        cursor.execute(
+            "SELECT array_agg(to_regclass(format('%I.%I', schema, name))::oid)"
+            "  FROM unnest($1::text[], $2::text[]) AS changed (schema, name)",
+            ([schema for schema, _ in changed], [name for _, name in changed]),
+        )
+        (oids,) = cursor.fetchone() or (None,)
+        found = refusing_publications(cursor, oids or (), updates=True)
+        if found:
+            raise SourceRefused(
+                f"PostgreSQL will refuse the claim of source {self._settings.name!r}: "
+                f"{'; '.join(found)}. {NOTHING_CLAIMED}. {HINT[0].upper()}{HINT[1:]}."
+            )
 
     def doubt(self) -> Doubt | None:
         """A predicate that the claim does not repeat, or that nobody can tell."""
@@ -166,6 +196,15 @@ class OperatorTable:
             )
             return moment
 
+    def unusable(
+        self, begins: datetime, before: datetime, *, most: int
+    ) -> list[tuple[str, str, bool]]:
+        """Rows without id or key, or with a deadline that no calendar holds, up to `most` each."""
+        with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
+            sql = self._candidates(cursor).unusable(NO_KEY, NO_USABLE_TIME)
+            cursor.execute(sql, (begins, before, most))
+            return [(str(fate), str(row), bool(due)) for fate, row, due in cursor.fetchall()]
+
     def count_due(self, grace: timedelta, *, most: int) -> int:
         """Count the reservations that are due, up to `most`."""
         with self._reading() as cursor:
@@ -175,6 +214,15 @@ class OperatorTable:
         """Count the rows without a due time, up to `most`."""
         with self._reading() as cursor:
             return int(self._one(cursor, self._candidates(cursor).without_due(), most))
+
+    def still_due(
+        self, rows: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        """The ids of those of the rows that are candidates as due as before."""
+        with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
+            values = (ids(row.id for row in rows), begins, before)
+            cursor.execute(self._candidates(cursor).still_due(), values)
+            return {str(row[0]) for row in cursor.fetchall()}
 
     # Claiming ---------------------------------------------------------------------------------
 

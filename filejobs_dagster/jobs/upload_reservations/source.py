@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -34,6 +35,11 @@ class ClaimUnconfirmed(JobFailed):
 
 class ReservationSource(Protocol):
     """The reservations of one table, in the order in which they are collected: (due, id)."""
+
+    @property
+    def name(self) -> str:
+        """What the source is called."""
+        ...
 
     @property
     def elsewhere(self) -> bool:
@@ -85,12 +91,24 @@ class ReservationSource(Protocol):
         """
         ...
 
+    def still_due(
+        self, rows: Sequence[Reservation], begins: datetime, before: datetime
+    ) -> set[UUID | str]:
+        """The ids of those of the rows that are reservations as due as before."""
+        ...
+
     def facts(self, reservation: Reservation) -> dict[str, str]:
         """What an audit event says of a row beside its key and its due time."""
         ...
 
     def oldest_left(self, cutoff: datetime) -> datetime | None:
         """When the oldest reservation expired that is due and still there."""
+        ...
+
+    def unusable(
+        self, begins: datetime, before: datetime, *, most: int
+    ) -> list[tuple[str, str, bool]]:
+        """Rows that no claim can mean, up to `most` of each kind: class, id, and whether due."""
         ...
 
     def count_due(self, grace: timedelta, *, most: int) -> int:

@@ -49,6 +49,17 @@ DELETE FROM file
 RETURNING id, storage_key, upload_expires_at, size_bytes
 """
 
+# What a claim has passed by, and nobody has taken: its lock is another session's.
+STILL_DUE = """
+SELECT id
+  FROM file
+ WHERE id = ANY(%(ids)s)
+   AND state = 'pending'
+   AND upload_expires_at IS NOT NULL
+   AND upload_expires_at >= %(from)s
+   AND upload_expires_at < %(before)s
+"""
+
 OLDEST_LEFT = """
 SELECT min(upload_expires_at)
   FROM file

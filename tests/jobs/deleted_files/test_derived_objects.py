@@ -270,7 +270,7 @@ def test_a_derived_row_that_is_not_committed_yet_makes_the_claim_leave_its_file(
         )
         outcome = files()
 
-    assert outcome.detail["classes"] == {"won by others": 1}
+    assert outcome.detail["classes"] == {"held by another session": 1}
     assert files.keys() == {"files/1", "files/thumbnails/late"}
     assert files().acted == 1
     assert files.keys() == set()
@@ -344,7 +344,7 @@ def test_a_derived_row_that_somebody_holds_makes_its_file_wait_and_not_the_other
         outcome = files()
 
     assert (outcome.ok, outcome.acted) == (True, 3)
-    assert outcome.detail["classes"]["won by others"] == 1
+    assert outcome.detail["classes"]["held by another session"] == 1
     assert files.keys() == {"files/2", "files/thumbnails/2"}
 
 

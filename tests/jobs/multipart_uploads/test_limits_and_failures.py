@@ -16,6 +16,8 @@ from tests.objects.multipart.server import is_listing_of_parts as is_parts
 from tests.objects.scripted import Answer, Request, errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from filejobs_dagster.jobs.context import RunContext
     from tests.jobs.multipart_uploads.conftest import Sweeper
     from tests.objects.scripted import ScriptedS3
@@ -166,6 +168,56 @@ def test_many_refusals_in_a_row_are_no_poison_items_and_stop_the_run(
     assert "3 multipart uploads in a row" in str(outcome.error)
     assert outcome.detail["classes"] == {"aborted": 1, "failed": 3, "deferred": 4}
     assert sum(map(is_abort, scripted.requests)) == 4
+
+
+def denied_below(prefix: str) -> Callable[[Request], Answer | None]:
+    return lambda request: DENIED if is_abort(request) and f"/{prefix}" in request.path else None
+
+
+def test_uploads_that_may_not_be_aborted_use_up_no_limit_and_stop_nobody(sweep: Sweeper) -> None:
+    """Fifty sort before the others, and the limit is three."""
+    for number in range(50):
+        sweep.server.begin(f"files/denied/{number:02}", 5)
+    for number in range(5):
+        sweep.server.begin(f"files/good/{number}", 5)
+    sweep.server.hooks = [denied_below("files/denied/")]
+
+    first, second = sweep(limit=3), sweep(limit=3)
+
+    assert first.ok, first.error
+    assert (first.acted, first.detail["stopped_reason"]) == (3, "limit")
+    assert first.detail["classes"]["failed"] == 50
+    assert second.ok, second.error
+    assert second.acted == 2
+    assert second.detail["classes"] == {"aborted": 2, "waits after a failure": 50}
+    assert (second.detail["swept"], second.detail["truncated"]) == (False, False)
+    assert second.detail["oldest_left"] is not None
+
+
+def test_an_upload_that_failed_is_tried_again_after_its_pause_and_behind_all_others(
+    sweep: Sweeper,
+) -> None:
+    sweep.server.begin("files/a", 5, upload_id="failed")
+    sweep.server.hooks = [denied_below("files/a")]
+    assert not sweep().ok, "whatever was due has failed"
+    assert sweep().ok, "the failure is known, and says nothing of this run"
+    for name in "bcd":
+        sweep.server.begin(f"files/{name}", 5)
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+    limited = sweep(limit=2, batch_size=1)
+    assert limited.detail["classes"] == {"aborted": 2, "deferred": 2}, "its turn did not come"
+
+    again = sweep(batch_size=1)
+
+    assert again.detail["classes"] == {"aborted": 1, "failed": 1}
+    [*_, last] = sweep.events("multipart.abort.intent")
+    assert last["uploads"][0]["upload_id"] == "failed"
+    assert sweep.installation.value("SELECT attempts FROM setback") == 2
+    assert sweep.installation.value("SELECT not_before > now() + interval '4 min' FROM setback")
+    sweep.server.hooks = []
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+    assert sweep().detail["swept"] is True
+    assert sweep.installation.value("SELECT count(*) FROM setback") == 0
 
 
 @pytest.mark.parametrize("when", [is_abort, is_parts], ids=["abort", "parts"])

@@ -137,6 +137,10 @@ def test_an_upload_whose_key_a_reservation_or_a_source_of_the_operator_names_sta
     sweep.installation.document["buckets"]["uploads"]["sources"] = [
         {"name": "avatars", "sql": "select avatar_key from public.account"}
     ]
+    # The avatar that the new one is to replace.
+    sweep.installation.client.put_object(
+        Bucket=sweep.installation.bucket, Key="files/avatar", Body=b"old"
+    )
     named = {sweep.server.begin(f"files/{name}", 5) for name in ("avatar", "reserved")}
     sweep.server.begin("files/nobody", 5)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+import pytest
 from psycopg.conninfo import make_conninfo
 
 from filejobs_dagster.jobs.table_retention.own import own_tables
@@ -13,8 +15,6 @@ from filejobs_dagster.postgres.migrate import migrate
 from tests.jobs.table_retention.conftest import rule
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.jobs.table_retention.conftest import Keeper
 
 
@@ -236,3 +236,57 @@ def test_what_a_row_holds_does_not_reach_the_record(sessions: Keeper) -> None:
     assert "InvalidTextRepresentation" in str(outcome.error)
     assert "a secret" not in str(outcome)
     assert isinstance(outcome.error, str)
+
+
+def test_a_published_table_without_replica_identity_is_known_before_and_nothing_is_tried(
+    keeper: Keeper,
+) -> None:
+    keeper.execute(
+        "CREATE TABLE log (id int NOT NULL UNIQUE, at timestamptz NOT NULL)"
+        " PARTITION BY RANGE (id);"
+        "CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM (0) TO (100);"
+        "CREATE INDEX ON log (at, id);"
+        "INSERT INTO log SELECT n, now() - interval '9 days' FROM generate_series(1, 5) AS n;"
+        "CREATE PUBLICATION everything FOR TABLE log"
+    )
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        keeper.execute("DELETE FROM log WHERE id = 1")  # CONTROL: what the job would meet
+
+    one = rule(table="log", time="at")
+    dry, live = keeper.run(one, mode="dry"), keeper.run(one)
+
+    said = "public.log_1 is published by everything and has no replica identity"
+    assert said in str(dry.detail["warnings"])
+    assert "REPLICA IDENTITY" in str(dry.detail["warnings"])
+    assert not live.ok
+    assert said in str(live.error)
+    assert live.detail["classes"] == {}
+    keeper.execute("ALTER TABLE log_1 REPLICA IDENTITY FULL")
+    assert keeper.run(one).acted == 5
+
+
+def test_a_partition_that_is_pending_detach_is_named_and_nothing_is_swept(keeper: Keeper) -> None:
+    keeper.execute(
+        "CREATE TABLE log (id int, at timestamptz, PRIMARY KEY (at, id)) PARTITION BY RANGE (at);"
+        "CREATE TABLE log_old PARTITION OF log FOR VALUES FROM ('2020-01-01Z') TO ('2021-01-01Z');"
+        "CREATE TABLE log_new PARTITION OF log FOR VALUES FROM ('2021-01-01Z') TO ('2099-01-01Z');"
+        "INSERT INTO log VALUES (1, '2020-05-05Z'), (2, '2022-05-05Z')"
+    )
+    with psycopg.connect(keeper.url) as reader, psycopg.connect(keeper.url) as other:
+        reader.execute("SELECT FROM log")
+        other.autocommit = True
+        other.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            other.execute("ALTER TABLE log DETACH PARTITION log_old CONCURRENTLY")
+
+    one = rule(table="log", time="at")
+    dry, live = keeper.run(one, mode="dry"), keeper.run(one)
+
+    statement = "ALTER TABLE public.log DETACH PARTITION public.log_old FINALIZE"
+    assert statement in str(dry.detail["warnings"])
+    assert live.ok, live.error
+    assert live.acted == 1
+    assert live.detail["classes"]["partitions pending detach"] == 1
+    assert live.detail["swept"] is False
+    keeper.execute(statement)
+    assert keeper.run(one).detail["swept"] is True

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup import removal, uncertain_statements
+from filejobs_dagster.jobs.upload_cleanup import reconciliation, removal, uncertain_statements
 from filejobs_dagster.jobs.upload_cleanup.due import count_due
 from filejobs_dagster.jobs.upload_cleanup.looking import look
 from filejobs_dagster.objects.heads import look_at_targets
+from filejobs_dagster.objects.multipart import list_parts
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events
 
 if TYPE_CHECKING:
@@ -112,6 +114,31 @@ def test_parts_that_came_lately_keep_an_upload_open_unless_it_was_cancelled(
     listed = installation.client.list_multipart_uploads(Bucket=installation.bucket)["Uploads"]
     assert [it["UploadId"] for it in listed] == [slow_id]
     assert outcome.detail["bytes_freed"] == 100
+
+
+@pytest.mark.parametrize(
+    ("quiet", "state"), [(48 * HOURS + HOURS / 60, "cleaned"), (47 * HOURS, "uncertain")]
+)
+def test_parts_wait_one_limit_by_the_newest_of_them_and_not_a_second_one(
+    uploads: Uploads, clean: Cleaner, quiet: timedelta, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer has been silent for one limit when it becomes uncertain."""
+    upload, _ = uploads.multipart(b"p" * 10)
+    uploads.change(upload, "activity_at = clock_timestamp() - %s", timedelta(days=9))
+
+    def long_ago(*arguments: Any) -> Any:
+        found = list_parts(*arguments)
+        assert found is not None
+        assert found.newest is not None
+        return replace(found, newest=found.newest - quiet)
+
+    monkeypatch.setattr(reconciliation, "list_parts", long_ago)
+
+    clean(settle_after=timedelta(0), writing_limit=48 * HOURS)
+    uploads.due_now()
+    clean(settle_after=timedelta(0), writing_limit=48 * HOURS)
+
+    assert uploads.state(upload) == state
 
 
 def test_an_object_that_is_not_the_announced_one_is_left_to_people(

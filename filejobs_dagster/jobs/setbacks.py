@@ -1,0 +1,130 @@
+"""What a job could not take, and when it is tried again: later and later, and behind all others.
+
+A failure that concerns one item must not keep the others waiting, in this run or in the next. So it
+is written down; the item is passed over until its pause has ended, and then tried after all that
+never failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.postgres.rows import one
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from filejobs_dagster.jobs.context import RunContext
+
+WAITS = "waits after a failure"
+"""The class of an item whose pause has not ended: due, and passed over."""
+
+FIRST_PAUSE = timedelta(minutes=5)
+LONGEST_PAUSE = timedelta(days=1)
+"""Each failed attempt doubles the pause, up to this."""
+
+MOST_REASON = 500
+FORGOTTEN_AFTER = timedelta(days=90)
+"""What was not tried for so long is there no more, or was taken by others."""
+
+_ANY = "SELECT EXISTS (SELECT FROM setback WHERE job = %(job)s AND place = %(place)s)"
+
+_KNOWN = """
+SELECT item, attempts, not_before
+  FROM setback
+ WHERE job = %(job)s AND place = %(place)s AND item = ANY(%(items)s)
+"""
+
+# Up to half of the pause is left out by chance, so that items do not move in step.
+_RECORD = """
+INSERT INTO setback AS known (job, place, item, reason, not_before)
+SELECT %(job)s, %(place)s, item, reason, clock_timestamp() + %(first)s
+  FROM unnest(%(items)s::bytea[], %(reasons)s::text[]) AS failed (item, reason)
+    ON CONFLICT (job, place, item) DO UPDATE
+   SET attempts   = known.attempts + 1,
+       last_at    = clock_timestamp(),
+       reason     = excluded.reason,
+       not_before = clock_timestamp()
+                    + least(%(longest)s, %(first)s * power(2, least(20, known.attempts)))
+                    * (0.5 + random() / 2)
+"""
+
+_FORGET = """
+DELETE FROM setback
+ WHERE job = %(job)s AND place = %(place)s AND item = ANY(%(items)s)
+"""
+
+_FORGET_OLD = """
+DELETE FROM setback
+ WHERE job = %(job)s AND place = %(place)s AND last_at < clock_timestamp() - %(after)s
+"""
+
+
+@dataclass(frozen=True)
+class Setback:
+    """What is known of an item that failed before.
+
+    Attributes:
+        attempts: How often it was tried in vain.
+        not_before: When its pause ends, by the database's clock.
+    """
+
+    attempts: int
+    not_before: datetime
+
+
+class Setbacks:
+    """The setbacks of one job in one place. A dry run reads them and writes none."""
+
+    def __init__(self, context: RunContext, place: str) -> None:
+        """Work for one run.
+
+        Args:
+            context: The run.
+            place: Of what the items are some: a bucket's entry, or a source of rows.
+        """
+        self._context = context
+        self._who: dict[str, object] = {"job": context.identity.job, "place": place}
+        self._none = False
+
+    def known(self, items: Collection[bytes]) -> dict[bytes, Setback]:
+        """Those of the items that failed before."""
+        if not items or self._none:
+            return {}
+        with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
+            # As a rule nothing has failed, and nobody else writes while this run is at work.
+            cursor.execute(_ANY, self._who)
+            self._none = not one(cursor)[0]
+            if self._none:
+                return {}
+            cursor.execute(_KNOWN, {**self._who, "items": list(items)})
+            return {bytes(row[0]): Setback(row[1], row[2]) for row in cursor.fetchall()}
+
+    def settle(self, failed: Mapping[bytes, str], gone: Collection[bytes]) -> None:
+        """Write down what failed, each with a sanitised reason, and forget what went."""
+        if not (self._context.live and (failed or (gone and not self._none))):
+            return
+        with self._context.database.transaction(self._context.connection) as cursor:
+            if gone:
+                cursor.execute(_FORGET, {**self._who, "items": list(gone)})
+            if failed:
+                reasons = [each.replace("\x00", "")[:MOST_REASON] for each in failed.values()]
+                cursor.execute(
+                    _RECORD,
+                    {
+                        **self._who,
+                        "items": list(failed),
+                        "reasons": reasons,
+                        "first": FIRST_PAUSE,
+                        "longest": LONGEST_PAUSE,
+                    },
+                )
+
+    def forget_old(self) -> None:
+        """Forget items that nobody has met for long: they went some other way."""
+        if self._context.live:
+            with self._context.database.transaction(self._context.connection) as cursor:
+                cursor.execute(_FORGET_OLD, {**self._who, "after": FORGOTTEN_AFTER})
