@@ -15,7 +15,7 @@ from filejobs_dagster.door.belonging import place_of
 from filejobs_dagster.door.guard import Guard
 from filejobs_dagster.door.probe import Probe, ProbeFailed, name_of_server, probe
 from filejobs_dagster.door.sides import row_of
-from filejobs_dagster.objects.judgement import MOST_APART
+from filejobs_dagster.objects.identity import MOST_APART
 from filejobs_dagster.objects.manner import abilities_of, learn
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.locks import LockTaken, try_lock

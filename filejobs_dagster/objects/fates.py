@@ -59,6 +59,8 @@ class Fates:
             purged=dict(self._purged),
             already_gone=tuple(of(Fate.ALREADY_GONE)),
             changed=of(Fate.CHANGED),
+            undecided=of(Fate.UNDECIDED),
+            unseen=of(Fate.UNSEEN),
             locked={key: self._locks[key] for key in of(Fate.LOCKED)},
             failed=of(Fate.FAILED),
             kept=of(Fate.KEPT),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 from filejobs_dagster.objects.client import read_versioning
+from filejobs_dagster.objects.identity import NULL_VERSION
 from filejobs_dagster.objects.keys import needs_single_delete
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.client import Versioning
     from filejobs_dagster.objects.etags import Agreement
-
-NULL_VERSION = "null"
-"""The identifier of a version that was written while the bucket kept none."""
 
 ConditionalDelete = Literal["honoured", "single only", "batch only", "ignored", "unsupported"]
 """What a server makes of a deletion that names the ETag: it obeys, in requests for one object, for

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.objects.deletion import DeletionStopped
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import THREADS
-from filejobs_dagster.objects.judgement import difference, is_same_time
+from filejobs_dagster.objects.identity import compare, found, is_same_time, milliseconds
+from filejobs_dagster.objects.identity import expected as as_expected
 from filejobs_dagster.objects.locks_of import lock_of, locks_are_readable
 from filejobs_dagster.objects.sending import Deleting
 from filejobs_dagster.objects.targets import Fate, Target, Verdict
@@ -213,29 +214,31 @@ class Purging:
 
 
 def _first_look(
-    expected: Expected, found: VersionsOfKey | StorageError
+    expected: Expected, listed: VersionsOfKey | StorageError
 ) -> Verdict | tuple[Version, Sequence[Version], bool]:
     """The current version, the older ones, and whether those are all; or why none may go."""
-    if isinstance(found, StorageError):
+    if isinstance(listed, StorageError):
         advice = "; listing versions takes s3:ListBucketVersions"
         return Verdict(
             Fate.FAILED,
-            f"{found}{advice if found.code == 'AccessDenied' else ''}",
-            found.code,
+            f"{listed}{advice if listed.code == 'AccessDenied' else ''}",
+            listed.code,
         )
     # Each once: pages of some servers overlap, and the current version must not be among the older.
-    by_identifier = {version.identifier: version for version in reversed(found.versions)}
+    by_identifier = {version.identifier: version for version in reversed(listed.versions)}
     latest = [version for version in by_identifier.values() if version.latest]
     current = latest[0] if len(latest) == 1 else None
     older = [it for it in reversed(by_identifier.values()) if it is not current]
     if current is None or current.marker:
-        return _not_there(hidden=current is not None, any_version=bool(found.versions))
-    differs = difference(expected, current.etag, current.size, current.modified)
-    if differs is None and any(_is_newer(version, expected) for version in older):
-        differs = "a version was written after the one that was seen"
-    if differs is not None:
-        return Verdict(Fate.CHANGED, differs)
-    return current, older, found.complete
+        return _not_there(hidden=current is not None, any_version=bool(listed.versions))
+    same = compare(as_expected(expected), found(current))
+    if same.word == "undecided":
+        return Verdict(Fate.UNDECIDED, same.why)
+    if not same.same:
+        return Verdict(Fate.CHANGED, same.why)
+    if any(_is_newer(version, expected) for version in older):
+        return Verdict(Fate.CHANGED, "a version was written after the one that was seen")
+    return current, older, listed.complete
 
 
 def _not_there(*, hidden: bool, any_version: bool) -> Verdict:
@@ -247,5 +250,6 @@ def _not_there(*, hidden: bool, any_version: bool) -> Verdict:
 def _is_newer(version: Version, expected: Expected) -> bool:
     if version.modified is None or expected.modified < 0:
         return False
-    later = int(version.modified.timestamp()) > expected.modified // 1000
-    return later and not is_same_time(expected.modified, version.modified)
+    written = milliseconds(version.modified)
+    later = written // 1000 > expected.modified // 1000
+    return later and not is_same_time(expected.modified, written)

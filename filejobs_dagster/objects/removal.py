@@ -74,6 +74,9 @@ class Removal:
         purged: Every version is gone: key to how many there were, delete markers included.
         already_gone: There was no such object any more.
         changed: Another object has this key by now, so it was kept: key to what differs.
+        undecided: Nobody can tell whether it is the object that was seen, so it was kept: key to
+            why.
+        unseen: The object may not or cannot be looked at, so it was kept: key to why.
         locked: Retained by a lock or a legal hold, so it was kept.
         failed: The object is, or may be, still there: key to reason, without secrets.
         kept: The gate did not let it go: key to reason.
@@ -87,6 +90,8 @@ class Removal:
     purged: Mapping[bytes, int] = field(default_factory=dict)
     already_gone: tuple[bytes, ...] = ()
     changed: Mapping[bytes, str] = field(default_factory=dict)
+    undecided: Mapping[bytes, str] = field(default_factory=dict)
+    unseen: Mapping[bytes, str] = field(default_factory=dict)
     locked: Mapping[bytes, Locked] = field(default_factory=dict)
     failed: Mapping[bytes, str] = field(default_factory=dict)
     kept: Mapping[bytes, str] = field(default_factory=dict)
@@ -103,6 +108,8 @@ class Removal:
             *self.removed(),
             *self.already_gone,
             *self.changed,
+            *self.undecided,
+            *self.unseen,
             *self.locked,
             *self.failed,
             *self.kept,

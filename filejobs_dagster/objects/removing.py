@@ -17,7 +17,8 @@ from filejobs_dagster.objects.deletion import (
 from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Present, look_at_targets
-from filejobs_dagster.objects.judgement import Judgement, difference
+from filejobs_dagster.objects.identity import compare, expected, found
+from filejobs_dagster.objects.judgement import Judgement
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
 from filejobs_dagster.objects.locks_of import lock_of
 from filejobs_dagster.objects.purging import STILL_THERE, Purging
@@ -75,6 +76,8 @@ class Removing:
         self._wait = wait
         self._pace = pace
         self._fates = Fates()
+        # As each was when its deletion was sent: what comes after is compared with that.
+        self._seen: dict[str, Present] = {}
 
     def run(self) -> Removal:
         """Everything, a thousand at a time.
@@ -109,21 +112,22 @@ class Removing:
                 self._fates.settle(orphan.key, Verdict(Fate.KEPT, reason))
 
     def _judgement(self, ours: Sequence[tuple[str, Expected]]) -> Judgement:
-        expected = dict(ours)
+        orphans = dict(ours)
         return Judgement(
             self._client,
             self._bucket,
             ours,
-            admit=lambda keys: self._admit([expected[key] for key in keys]),
+            admit=lambda keys: self._admit([orphans[key] for key in keys]),
             pace=self._pace,
             respects_locks=self._manner.purges,
+            seen=self._seen,
         )
 
     def _delete(self, ours: Sequence[tuple[str, Expected]]) -> None:
         """One deletion for each key; without a version, a bucket that keeps some adds markers."""
         if not ours:
             return
-        expected = dict(ours)
+        orphans = dict(ours)
         judgement = self._judgement(ours)
         work = Deleting(
             self._client,
@@ -139,7 +143,7 @@ class Removing:
         except DeletionStopped as error:
             stopped = error
         for target, verdict in work.verdicts.items():
-            orphan = expected[target.key]
+            orphan = orphans[target.key]
             final, lock = self._as_it_is(target, verdict, judgement)
             self._fates.settle(orphan.key, final, lock)
             if final.fate is Fate.DELETED:
@@ -166,7 +170,8 @@ class Removing:
         if verdict.fate not in (Fate.DELETED, Fate.MARKED):
             return verdict, lock
         # By the bucket too: some answers leave DeleteMarker out.
-        if self._manner.leaves_bytes(judgement.versions.get(target.key)):
+        before = judgement.seen.get(target.key)
+        if self._manner.leaves_bytes(None if before is None else before.version):
             return Verdict(Fate.MARKED), None
         # Where versions are suspended, the marker takes the place of the bytes.
         suspended = self._manner.versioning == "suspended"
@@ -226,17 +231,20 @@ class Removing:
         return [
             target.key
             for target, it in seen.items()
-            if isinstance(it, Present) and self._is_what_was_removed(ours[target.key], it)
+            if isinstance(it, Present)
+            and self._is_what_was_removed(target.key, ours[target.key], it)
         ]
 
-    def _is_what_was_removed(self, orphan: Expected, found: Present) -> bool:
-        if difference(orphan, found.etag, found.size, found.modified) is None:
+    def _is_what_was_removed(self, key: str, orphan: Expected, now: Present) -> bool:
+        before = self._seen.get(key)
+        seen = expected(orphan) if before is None else found(before, before.version)
+        if compare(seen, found(now, now.version)).same:
             return True
         # Of a purged key, whatever is older than what was seen has come back to life.
         return (
             self._manner.purges
-            and found.modified is not None
-            and int(found.modified.timestamp()) < orphan.modified // 1000
+            and now.modified is not None
+            and int(now.modified.timestamp()) < orphan.modified // 1000
         )
 
     def _left(self) -> list[bytes]:

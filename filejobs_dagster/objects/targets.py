@@ -66,6 +66,8 @@ class Fate(Enum):
     MARKED = "marked"
     ALREADY_GONE = "already gone"
     CHANGED = "changed"
+    UNDECIDED = "undecided"
+    UNSEEN = "cannot be looked at"
     LOCKED = "locked"
     KEPT = "kept"
     FAILED = "failed"
@@ -148,7 +150,7 @@ def deletion_of(verdicts: Mapping[Target, Verdict]) -> Deletion:
         failed={
             target.key: it.reason
             for target, it in verdicts.items()
-            if it.fate in (Fate.FAILED, Fate.CHANGED, Fate.LOCKED)
+            if it.fate in (Fate.FAILED, Fate.CHANGED, Fate.LOCKED, Fate.UNDECIDED, Fate.UNSEEN)
         },
     )
 

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.jobs.storage_orphans.removal import LIMIT
 from filejobs_dagster.jobs.storage_orphans.totals import (
+    ALREADY_GONE,
+    CHANGED,
+    GHOST,
+    KEPT,
     LOCKED,
     TOO_RECENT,
+    UNDECIDED,
+    UNSEEN,
+    WON_BY_OTHERS,
     as_text,
     in_words,
     minute_in_words,
 )
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, none_went
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.storage_orphans.candidates import Due, Waiting
+    from filejobs_dagster.jobs.storage_orphans.candidates import Due, PutOff, Waiting
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.settings import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
@@ -64,6 +71,7 @@ class Ending:
         """
         books, totals, how = self._books, self._books.totals, self._how
         due, waiting = self._marks.tally(how.confirmed_before)
+        put_off = self._marks.put_off()
         if books.stopped == LIMIT and not due.count:
             books.stopped = None
         would = self._would(due) if marked and not self._context.live else None
@@ -80,10 +88,14 @@ class Ending:
             "stopped_reason": books.stopped,
         }
         if self._context.live:
+            # Nobody has decided that these may stay.
+            open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN)]
+            since = (due.since, books.oldest_failed, waiting.seen_since)
             oldest = min(
-                [moment for moment in (due.since, books.oldest_failed) if moment is not None],
+                [*(it for it in since if it is not None), *(it.since for it in open_ones)],
                 default=None,
             )
+            finding = self._finding(due, waiting, put_off)
             facts |= {
                 "deferred": due.count,
                 "deferred_bytes": due.bytes,
@@ -91,15 +103,22 @@ class Ending:
                 "oldest_left": as_text(
                     None if oldest is None else oldest + self._request.confirm_after
                 ),
+                "put_off": {kind: it.count for kind, it in put_off.items()},
+                "finding": finding,
                 "swept": not how.reviewed
                 and books.stopped is None
+                and finding is None
+                and not open_ones
+                and not waiting.by_other_rules
                 and not due.count
                 and not totals.left
                 and not totals.fates[TOO_RECENT],
             }
+            if finding is not None:
+                self._context.log.warning("%s", finding)
         facts |= would or {}
         facts["progress"] = {"phase": "done"}
-        facts["explained"] = self._explained(due, waiting, would)
+        facts["explained"] = self._explained(due, waiting, would, put_off)
         self._context.log.info("%s", facts["explained"])
         books.facts |= facts
         return Outcome(
@@ -108,6 +127,25 @@ class Ending:
             detail=books.detail(),
             error=self._nothing_worked(),
         )
+
+    def _finding(self, due: Due, waiting: Waiting, put_off: Mapping[str, PutOff]) -> str | None:
+        """Why this pass is no sweep, although nothing stopped it; None when nothing is wrong."""
+        if waiting.by_other_rules and (alternate := self._marks.alternation()) is not None:
+            return f"{counted(waiting.by_other_rules)} wait anew: {alternate}"
+        if due.count:
+            return None
+        fates = {
+            fate: count
+            for fate, count in self._books.totals.fates.items()
+            if fate in (CHANGED, WON_BY_OTHERS) or fate.startswith(KEPT)
+        }
+        kinds = {
+            kind: put_off[kind].count for kind in (UNDECIDED, UNSEEN, GHOST) if kind in put_off
+        }
+        if GHOST in kinds:
+            # What was gone for the first time is a ghost only when it is listed once more.
+            kinds[GHOST] -= self._books.totals.fates[ALREADY_GONE]
+        return none_went(self._books.totals.acted, {**fates, **kinds})
 
     def _would(self, due: Due) -> dict[str, Any]:
         """What a live run would have removed at this moment."""
@@ -124,7 +162,13 @@ class Ending:
             facts["would_free_bytes"] = size
         return facts
 
-    def _explained(self, due: Due, waiting: Waiting, would: Mapping[str, int] | None) -> str:
+    def _explained(
+        self,
+        due: Due,
+        waiting: Waiting,
+        would: Mapping[str, int] | None,
+        put_off: Mapping[str, PutOff],
+    ) -> str:
         """A sentence or two for whoever wonders why nothing, or not everything, was removed."""
         if self._how.first:
             did = (
@@ -146,6 +190,7 @@ class Ending:
             )
         if locked := self._books.totals.fates[LOCKED]:
             parts.append(f"{locked:,} are locked")
+        parts += [f"{it.count:,} are put off: {kind}" for kind, it in put_off.items()]
         return "; ".join(parts) + "."
 
     def _did(self, due: Due) -> str:

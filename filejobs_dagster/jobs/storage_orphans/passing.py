@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.candidates import milliseconds
 from filejobs_dagster.jobs.storage_orphans.classification import (
     Classification,
     ClassificationProgress,
@@ -16,6 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     classify,
 )
 from filejobs_dagster.jobs.storage_orphans.totals import in_words
+from filejobs_dagster.objects.identity import milliseconds
 from filejobs_dagster.objects.listing import (
     ListingFailed,
     ListingProgress,

@@ -13,7 +13,14 @@ from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.bookkeeping import named, reasons
 from filejobs_dagster.jobs.storage_orphans.candidates import Aside
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
-from filejobs_dagster.jobs.storage_orphans.totals import UNANSWERED, WON_BY_OTHERS, in_words
+from filejobs_dagster.jobs.storage_orphans.totals import (
+    GHOST,
+    UNANSWERED,
+    UNDECIDED,
+    UNSEEN,
+    WON_BY_OTHERS,
+    in_words,
+)
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from filejobs_dagster.postgres.clock import database_now
@@ -22,7 +29,7 @@ from filejobs_dagster.postgres.locks import LeaseLost
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
@@ -49,6 +56,10 @@ MOST_REFUSED_IN_A_ROW = 10
 
 LOOK_AT_A_HOLD_AGAIN = timedelta(days=1)
 """A legal hold has no end of its own, and asking every hour would be noise."""
+
+LATEST_AGAIN = timedelta(days=30)
+"""What could not be decided is looked at again after as long as it has been an orphan already, so
+later and later: a day after the first time at the earliest, and at the latest after so long."""
 
 BETWEEN_PROOFS = 5.0
 """Seconds between two proofs that the run is alive, while it waits."""
@@ -211,7 +222,7 @@ class Drain:
         except RemovalStopped as stopped:
             self._stop(intended, stopped, asked=asked)
         self._settle(intended, removal)
-        refused = self._refused_as_a_whole(removal, asked=len(intended))
+        refused = self._refused_as_a_whole(removal, intended)
         if refused is not None:
             raise JobFailed(refused)
 
@@ -238,13 +249,13 @@ class Drain:
         Raises:
             GivenUp: The run's record stands already; the event was written all the same.
         """
-        self._books.totals.note_removal(removal)
+        self._books.totals.note_removal(removal, {one.key: one.kind for one in intended})
         self._books.totals.intended = 0
         result = {**_as_event(removal), **facts}
 
         def once() -> None:
             with self._context.database.transaction(self._context.connection) as cursor:
-                self._settle_marks(cursor, removal, unasked)
+                self._settle_marks(cursor, intended, removal, unasked)
                 self._books.write_result(cursor, **result)
 
         self._note_oldest_failed(intended, removal)
@@ -257,20 +268,18 @@ class Drain:
     def _settle_marks(
         self,
         cursor: psycopg.Cursor[psycopg.rows.TupleRow],
+        intended: Sequence[Intended],
         removal: Removal,
         unasked: Sequence[bytes],
     ) -> None:
         # Whoever referred to one of these would lose it when the deletion still arrives, so they
         # stay refused until a later run has looked what became of them.
         self._marks.keep_intent(cursor, _unsettled(removal))
-        settled = [
-            key
-            for key in (*removal.already_gone, *removal.changed, *removal.kept)
-            if key not in removal.unsettled
-        ]
+        settled = [key for key in (*removal.changed, *removal.kept) if key not in removal.unsettled]
         # What changed or became referenced is no candidate any more: it begins anew, if at all.
         self._marks.gone(cursor, [*removal.removed(), *settled])
-        again = database_now(cursor) + LOOK_AT_A_HOLD_AGAIN
+        now = database_now(cursor)
+        again = now + LOOK_AT_A_HOLD_AGAIN
         self._marks.set_aside(
             cursor,
             "locked",
@@ -289,6 +298,7 @@ class Drain:
                 if key not in removal.unsettled
             ],
         )
+        self._marks.set_aside(cursor, "failed", list(_put_off(intended, removal, now)))
         self._marks.release(cursor, unasked)
 
     def _note_oldest_failed(self, intended: Sequence[Intended], removal: Removal) -> None:
@@ -343,10 +353,12 @@ class Drain:
             f"next run.{unwritten}"
         ) from stopped
 
-    def _refused_as_a_whole(self, removal: Removal, asked: int) -> str | None:
+    def _refused_as_a_whole(self, removal: Removal, intended: Sequence[Intended]) -> str | None:
         """A batch in which every key is refused is a rejection too; a poison item is not."""
-        failed, in_a_row = removal.failed, self._books.totals.refused_in_a_row
-        whole_batch = len(failed) > 1 and len(failed) == asked
+        known = {one.key for one in intended if one.kind == UNSEEN}
+        unseen = {key: why for key, why in removal.unseen.items() if key not in known}
+        failed, in_a_row = {**removal.failed, **unseen}, self._books.totals.refused_in_a_row
+        whole_batch = len(failed) > 1 and len(failed) == len(intended)
         if not failed or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
             return None
         self._books.stopped = WHY_STOPPED["storage"]
@@ -393,8 +405,26 @@ class ProofNowAndThen:
 def _unsettled(removal: Removal) -> dict[bytes, str]:
     """Why each of the keys is still there that may yet go."""
     locked = {key: str(lock) for key, lock in removal.locked.items()}
-    reasons = {**removal.failed, **removal.changed, **locked, **removal.kept}
+    undecided = {**removal.undecided, **removal.unseen}
+    reasons = {**removal.failed, **removal.changed, **undecided, **locked, **removal.kept}
     return {key: why for key, why in reasons.items() if key in removal.unsettled}
+
+
+def _put_off(intended: Sequence[Intended], removal: Removal, now: datetime) -> Iterator[Aside]:
+    """What nobody can decide, or look at, and what is listed without being there.
+
+    The mark of what is listed and not there stays: where the next listing does not show it, it is
+    cleared with all others, and where it does, it is a ghost.
+    """
+    why = {
+        **{key: f"{UNDECIDED}: {reason}" for key, reason in removal.undecided.items()},
+        **{key: f"{UNSEEN}: {reason}" for key, reason in removal.unseen.items()},
+        **dict.fromkeys(removal.already_gone, f"{GHOST}: it is listed, and a HEAD finds nothing"),
+    }
+    for one in intended:
+        if one.key in why and one.key not in removal.unsettled:
+            wait = min(max(now - one.first_seen, LOOK_AT_A_HOLD_AGAIN), LATEST_AGAIN)
+            yield Aside(one.key, why[one.key], now + wait)
 
 
 def _as_event(removal: Removal) -> dict[str, object]:
@@ -407,6 +437,8 @@ def _as_event(removal: Removal) -> dict[str, object]:
         "bytes_freed": str(removal.freed),
         **named("already_gone", removal.already_gone),
         **reasons("changed", removal.changed),
+        **reasons("undecided", removal.undecided),
+        **reasons("unseen", removal.unseen),
         **reasons("locked", removal.locked),
         **reasons("failed", removal.failed),
         **reasons("kept", removal.kept),

@@ -11,6 +11,7 @@ from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.settings.durations import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from filejobs_dagster.objects.removal import Removal
@@ -23,6 +24,11 @@ MARKED = "marked"
 PURGED = "purged"
 ALREADY_GONE = "already gone"
 CHANGED = "changed meanwhile"
+UNDECIDED = "undecided"
+"""Nobody can tell whether it is the object that was seen."""
+UNSEEN = "cannot be looked at"
+GHOST = "ghost"
+"""The listing shows it run after run, and a HEAD says that there is no such object."""
 LOCKED = "locked"
 FAILED = "failed"
 WON_BY_OTHERS = "being referenced"
@@ -97,17 +103,30 @@ class Totals:
             text = display_key(key.decode("utf-8", "backslashreplace"))
             shown.append(text if not why else f"{text}: {why}")
 
-    def note_removal(self, removal: Removal) -> None:
-        """Count what became of a batch."""
+    def note_removal(self, removal: Removal, kinds: Mapping[bytes, str] | None = None) -> None:
+        """Count what became of a batch.
+
+        Args:
+            removal: What became of it.
+            kinds: For keys that an earlier run could not remove, the kind of its reason.
+        """
+        before = kinds or {}
+        ghosts = [key for key in removal.already_gone if before.get(key) == GHOST]
         for fate, keys in (
             (DELETED, removal.deleted),
             (MARKED, removal.marked),
             (PURGED, tuple(removal.purged)),
-            (ALREADY_GONE, removal.already_gone),
+            (ALREADY_GONE, tuple(set(removal.already_gone).difference(ghosts))),
+            (GHOST, ghosts),
         ):
             for key in keys:
                 self.note(fate, key)
-        for fate, reasons in ((CHANGED, removal.changed), (FAILED, removal.failed)):
+        for fate, reasons in (
+            (CHANGED, removal.changed),
+            (UNDECIDED, removal.undecided),
+            (UNSEEN, removal.unseen),
+            (FAILED, removal.failed),
+        ):
             for key, why in reasons.items():
                 self.note(fate, key, why)
         for key, lock in removal.locked.items():
@@ -121,7 +140,9 @@ class Totals:
         self.freed += removal.freed
         self.versions += sum(removal.purged.values())
         let_go = bool(removal.removed() or removal.already_gone)
-        self.refused_in_a_row = 0 if let_go else self.refused_in_a_row + len(removal.failed)
+        # What an earlier run could not look at says nothing new of the server.
+        refused = [*removal.failed, *(it for it in removal.unseen if before.get(it) != UNSEEN)]
+        self.refused_in_a_row = 0 if let_go else self.refused_in_a_row + len(refused)
 
     def as_detail(self) -> dict[str, Any]:
         """The totals as `job_run.detail` holds them; a dry run has no number of things done."""
@@ -140,7 +161,7 @@ class Totals:
             "already_gone": self.fates[ALREADY_GONE],
             "versions_purged": self.versions,
             "bytes_freed": self.freed,
-            "objects_left": self.left + self.intended,
+            "objects_left": self.left + self.fates[UNDECIDED] + self.fates[UNSEEN] + self.intended,
         }
 
 

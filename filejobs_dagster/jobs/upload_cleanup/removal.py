@@ -129,7 +129,8 @@ class Batch:
             (by_key[key], f"the object changed while it was looked at: {what}")
             for key, what in removal.changed.items()
         ]
-        found.failures += [(by_key[key], reason) for key, reason in removal.failed.items()]
+        left = (removal.undecided, removal.unseen, removal.failed)
+        found.failures += [(by_key[key], why) for each in left for key, why in each.items()]
         found.freed += removal.freed
 
     def _end(self, rows: Sequence[Upload]) -> None:

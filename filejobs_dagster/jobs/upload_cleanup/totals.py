@@ -27,6 +27,7 @@ CLEANED = (DELETED, MARKED, ALREADY_GONE, SUPERSEDED, NEVER_ARRIVED)
 
 RETAINED = "retained"
 LEFT = "left for later"
+UNSEEN = "cannot be looked at"
 DEAD = "dead letter"
 CLAIM_LOST = "claim lost"
 KEPT = "kept: "
