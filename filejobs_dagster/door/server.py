@@ -34,6 +34,12 @@ TRIED_AGAIN_AFTER = timedelta(days=90)
 MOST_WAIT = 60.0
 """Seconds to wait for another run that is trying the same server."""
 
+BLIND = (
+    "does not list multipart uploads below a prefix, so that multipart_uploads finds only those "
+    "whose id a row knows: set a lifecycle rule that aborts incomplete uploads, or use a server "
+    "that lists them"
+)
+
 NOT_TRIED = "not tried yet: the first live run does that, or `filejobs doctor --probe`"
 
 
@@ -199,6 +205,8 @@ def doubts(abilities: Abilities) -> list[str]:
             "its listing and its HEAD name different ETags for one object, so that no orphan is "
             "the one that was seen, and none goes: look at what stands in front of it"
         )
+    if abilities.lists_uploads is False:
+        found.append(f"it {BLIND}")
     return found
 
 

@@ -18,12 +18,14 @@ class Deletion:
         marked: The bucket keeps versions: a delete marker was added, and no byte was freed.
         already_gone: The server said that there was no such object.
         failed: The object is, or may be, still there: key to reason, without secrets.
+        freed: Bytes that went with a key whose versions were removed one by one.
     """
 
     deleted: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     already_gone: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
+    freed: Mapping[str, int] = field(default_factory=dict)
 
     def answered(self) -> tuple[str, ...]:
         """All keys whose fate is known."""

@@ -43,6 +43,10 @@ class Fates:
         """So many more bytes of a key are gone."""
         self._freed[key] = self._freed.get(key, 0) + size
 
+    def freed_of(self, key: bytes) -> int:
+        """Bytes of a key that are gone."""
+        return self._freed.get(key, 0)
+
     def unanswered(self, keys: Sequence[bytes]) -> list[bytes]:
         """Those of the keys that nothing is known of."""
         return [key for key in keys if key not in self._verdicts]

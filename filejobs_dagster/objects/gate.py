@@ -12,16 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from filejobs_dagster.objects import prefixes
-from filejobs_dagster.objects.deletion import Deletion, DeletionStopped
+from filejobs_dagster.objects.deletion import Deletion, DeletionStopped, StorageRejected
+from filejobs_dagster.objects.fates import Fates
+from filejobs_dagster.objects.heads import Present, look_at_targets
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.keys import is_folded, unfolded
 from filejobs_dagster.objects.manner import Manner, abilities_of
 from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.purging import Purging
+from filejobs_dagster.objects.removal import Expected
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
-from filejobs_dagster.objects.targets import Target, deletion_of, kept_of
+from filejobs_dagster.objects.targets import Target, as_it_is, deletion_of, kept_of
 from filejobs_dagster.references.near import ReferenceForms
 
 if TYPE_CHECKING:
@@ -31,7 +35,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
-    from filejobs_dagster.objects.removal import Expected, Removal
+    from filejobs_dagster.objects.removal import Removal
+    from filejobs_dagster.objects.targets import Verdict
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.references.claims import Claim
 
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 NOT_OWNED = "not owned"
 PROTECTED = "protected"
 DIRECTORY_MARKER = "directory marker"
+LOCKED = "locked"
+"""A version is retained: it goes as an orphan once that is over."""
 AMBIGUOUS_PATH = "ambiguous path"
 NOT_UTF8 = "not UTF-8"
 """No S3 server has such a key, and no text column can name it, so nothing could be proven."""
@@ -173,6 +180,7 @@ class Gate:
         self,
         keys: Sequence[str],
         before_bytes: Callable[[], None],
+        manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
     ) -> GateResult:
@@ -186,6 +194,8 @@ class Gate:
             before_bytes: Proves that the caller may still delete: that its lock is held and its
                 run was not given up for dead. Called right before every request that deletes;
                 an exception of it means no.
+            manner: How this bucket removes, from `manner_of`; without it, nothing special. Where
+                all versions are to go, those behind a delete marker go, too.
             claims: As in `admit`.
 
         Raises:
@@ -198,22 +208,98 @@ class Gate:
         distinct = tuple(dict.fromkeys(keys))
         kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
         ours = [key for key in distinct if key not in kept]
+        question = LastQuestion(ours, admit=lambda asked: self.admit(asked, claims=claims).kept)
+        how = manner or Manner()
+        if how.purges:
+            return self._purge(ours, kept, before_bytes, question)
+        versions = self._versions(ours, how)
         work = Deleting(
             self._client,
             self._bucket.bucket,
             [Target(key) for key in ours],
             before_request=before_bytes,
             wait=self._wait,
-            supervisor=LastQuestion(
-                ours, admit=lambda asked: self.admit(asked, claims=claims).kept
-            ),
+            supervisor=question,
         )
         try:
-            verdicts = work.run()
+            work.run()
         except DeletionStopped as stopped:
+            stopped.deleted_so_far = self._deletion(work.verdicts, how, versions)
             stopped.kept = {**kept, **stopped.kept}
             raise
-        return GateResult(deletion_of(verdicts), {**kept, **kept_of(verdicts)})
+        return GateResult(
+            self._deletion(work.verdicts, how, versions),
+            {**kept, **kept_of(work.verdicts)},
+        )
+
+    @staticmethod
+    def _deletion(
+        verdicts: Mapping[Target, Verdict], manner: Manner, versions: Mapping[str, str | None]
+    ) -> Deletion:
+        return deletion_of(
+            {it: as_it_is(it, verdict, manner, versions) for it, verdict in verdicts.items()}
+        )
+
+    def _versions(self, keys: Sequence[str], manner: Manner) -> dict[str, str | None]:
+        """The current version of each key, where only that tells what a deletion does to it.
+
+        Raises:
+            StorageRejected: No request can succeed; nothing was deleted.
+        """
+        if manner.versioning in ("off", "enabled"):
+            return {}
+        try:
+            seen = look_at_targets(self._client, self._bucket.bucket, [Target(key) for key in keys])
+        except StorageRejected as rejected:
+            rejected.unanswered = tuple(keys)
+            raise
+        return {target.key: it.version for target, it in seen.items() if isinstance(it, Present)}
+
+    def _purge(
+        self,
+        keys: Sequence[str],
+        kept: Mapping[str, str],
+        before_bytes: Callable[[], None],
+        question: LastQuestion,
+    ) -> GateResult:
+        """Remove every version of keys whose rows are gone."""
+        fates = Fates()
+        whole = [(key, Expected(key.encode(), "", 0, -1)) for key in keys]
+        purging = Purging(
+            self._client,
+            self._bucket.bucket,
+            whole,
+            judgement=question,
+            before_request=before_bytes,
+            wait=self._wait,
+            fates=fates,
+            whole=True,
+        )
+
+        def result() -> GateResult:
+            removal = fates.removal()
+            locked = {key.decode(): LOCKED for key in removal.locked}
+            named = {key.decode(): reason for key, reason in removal.kept.items()}
+            return GateResult(
+                Deletion(
+                    deleted=tuple(key.decode() for key in removal.purged),
+                    already_gone=tuple(key.decode() for key in removal.already_gone),
+                    failed={key.decode(): reason for key, reason in removal.failed.items()},
+                    freed={key: fates.freed_of(key.encode()) for key in keys},
+                ),
+                {**kept, **named, **locked},
+            )
+
+        try:
+            purging.run()
+        except DeletionStopped as stopped:
+            so_far = result()
+            stopped.deleted_so_far, stopped.kept = so_far.deletion, so_far.kept
+            stopped.unanswered = tuple(
+                key.decode() for key in fates.unanswered([key.encode() for key in keys])
+            )
+            raise
+        return result()
 
     def remove(
         self,

@@ -63,6 +63,7 @@ class LastQuestion:
         self._place = {key: place for place, key in enumerate(self._order)}
         self._admit = admit
         self._looked_at: dict[str, float] = {}
+        self.locks: dict[str, Locked] = {}
         self._verdicts: dict[str, Verdict] = {}
 
     def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
@@ -146,7 +147,6 @@ class Judgement(LastQuestion):
         self._bucket = bucket
         self._pace = pace
         self._respects_locks = respects_locks
-        self.locks: dict[str, Locked] = {}
         self.seen = {} if seen is None else seen
 
     def pause(self, targets: int) -> None:

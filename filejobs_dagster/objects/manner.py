@@ -33,6 +33,8 @@ class Abilities:
         seconds_apart: By which its listing and its HEAD differ on the time of one object; None
             when its listing did not show that object.
         etags: How the two agree on its ETag.
+        lists_uploads: False when it has a multipart upload and does not list it below its prefix;
+            None when nobody knows.
     """
 
     conditional: ConditionalDelete | None = None
@@ -40,6 +42,7 @@ class Abilities:
     folds_slashes: bool = False
     seconds_apart: int | None = 0
     etags: Agreement = "same"
+    lists_uploads: bool | None = None
 
 
 _KNOWN: WeakKeyDictionary[S3Client, dict[str, Abilities]] = WeakKeyDictionary()
@@ -88,6 +91,11 @@ class Manner:
     def purges(self) -> bool:
         """True when versions are removed one by one."""
         return self.purge_versions and self.versioning in ("enabled", "suspended")
+
+    @property
+    def keeps_versions(self) -> bool:
+        """True unless the bucket is known never to have kept any."""
+        return self.versioning != "off"
 
     @property
     def names_etag(self) -> bool:

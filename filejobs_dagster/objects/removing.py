@@ -6,7 +6,8 @@ PRIVATE to the gate: use `Gate.remove`.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NoReturn
 
 from filejobs_dagster.objects.deletion import (
     AdmissionFailed,
@@ -14,9 +15,10 @@ from filejobs_dagster.objects.deletion import (
     ProofRefused,
     StorageRejected,
 )
+from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
-from filejobs_dagster.objects.heads import Present, look_at_targets
+from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
 from filejobs_dagster.objects.identity import compare, expected, found
 from filejobs_dagster.objects.judgement import Judgement
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
@@ -24,7 +26,8 @@ from filejobs_dagster.objects.locks_of import lock_of
 from filejobs_dagster.objects.purging import STILL_THERE, Purging
 from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from filejobs_dagster.objects.sending import Deleting
-from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.targets import Fate, Target, Verdict, as_it_is
+from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.objects.pace import Pace
     from filejobs_dagster.objects.removal import Locked, StopKind
+    from filejobs_dagster.objects.versions import VersionsOfKey
 
 SPOT_CHECKED = 20
 """So many of each thousand that were reported gone are looked for again."""
@@ -92,11 +96,14 @@ class Removing:
                 continue
             exact = [one for one in ours if one[1].version is not None]
             others = [one for one in ours if one[1].version is None]
-            self._delete(exact)
+            above = self._above_others(exact)
             if self._manner.purges:
-                self._purge(others)
+                self._purge([*others, *above])
             else:
+                self._hide(above)
                 self._delete(others)
+                self._delete([one for one in above if self._fates.unanswered([one[1].key])])
+            self._delete([one for one in exact if one not in above])
             self._spot_check(dict(ours))
         return self._fates.removal()
 
@@ -151,6 +158,46 @@ class Removing:
         if stopped is not None:
             self._stop(stopped)
 
+    def _above_others(self, exact: Sequence[tuple[str, Expected]]) -> list[tuple[str, Expected]]:
+        """Those of the versions that are current, with older ones behind them.
+
+        Were such a version deleted by itself, the older one would come back to life as the object.
+        Where the versions cannot be listed, none is taken for alone.
+        """
+        if not exact:
+            return []
+        with ThreadPoolExecutor(min(THREADS, len(exact))) as pool:
+            try:
+                listed = list(
+                    pool.map(lambda one: versions_of(self._client, self._bucket, one[0]), exact)
+                )
+            except StorageRejected as error:
+                self._stop(error)
+        return [one for one, it in zip(exact, listed, strict=True) if _is_above(one[1], it)]
+
+    def _hide(self, ours: Sequence[tuple[str, Expected]]) -> None:
+        """Put a delete marker above current versions, so that no older one follows them."""
+        if not ours:
+            return
+        judgement = self._judgement(ours)
+        work = Deleting(
+            self._client,
+            self._bucket,
+            [Target(key) for key, _ in ours],
+            before_request=self._before_request,
+            wait=self._wait,
+            supervisor=judgement,
+        )
+        try:
+            work.run()
+        except DeletionStopped as error:
+            self._stop(error)
+        orphans = dict(ours)
+        for target, verdict in work.verdicts.items():
+            if verdict.fate not in (Fate.DELETED, Fate.MARKED):
+                key = orphans[target.key].key
+                self._fates.settle(key, verdict, judgement.locks.get(target.key))
+
     def _condition(self, key: str, orphan: Expected) -> str | None:
         # A version's identifier names its bytes more closely than any ETag.
         conditional = orphan.version is None and self._manner.names_etag_of(key)
@@ -167,15 +214,9 @@ class Removing:
                 if lock is not None:
                     return Verdict(Fate.LOCKED, str(lock), unsettled=verdict.unsettled), lock
             return verdict, lock
-        if verdict.fate not in (Fate.DELETED, Fate.MARKED):
-            return verdict, lock
-        # By the bucket too: some answers leave DeleteMarker out.
         before = judgement.seen.get(target.key)
-        if self._manner.leaves_bytes(None if before is None else before.version):
-            return Verdict(Fate.MARKED), None
-        # Where versions are suspended, the marker takes the place of the bytes.
-        suspended = self._manner.versioning == "suspended"
-        return (Verdict(Fate.DELETED) if suspended else verdict), None
+        versions = {} if before is None else {target.key: before.version}
+        return as_it_is(target, verdict, self._manner, versions), lock
 
     def _purge(self, ours: Sequence[tuple[str, Expected]]) -> None:
         if not ours:
@@ -250,7 +291,15 @@ class Removing:
     def _left(self) -> list[bytes]:
         return self._fates.unanswered([orphan.key for orphan in self._orphans])
 
-    def _stop(self, error: DeletionStopped) -> None:
+    def _stop(self, error: DeletionStopped) -> NoReturn:
         kind = _KINDS[type(error)]
         stopped = RemovalStopped(error.reason, kind, self._fates.removal(), self._left())
         raise stopped from (error.__cause__ or error)
+
+
+def _is_above(orphan: Expected, listed: VersionsOfKey | StorageError) -> bool:
+    if isinstance(listed, StorageError):
+        return True
+    latest = any(it.latest and it.identifier == orphan.version for it in listed.versions)
+    others = [it for it in listed.versions if it.identifier != orphan.version]
+    return latest and not all(it.marker for it in others)

@@ -71,7 +71,7 @@ class Collector:
                 opened_source(table, run.database, run.connection) as source,
             ):
                 gate = Gate(self.client, bucket, checks)
-                storage = Storage(bucket.bucket, self.client, gate, checks)
+                storage = Storage(bucket.bucket, self.client, gate, checks, bucket.purge_versions)
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(
                     run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
@@ -17,6 +18,7 @@ from filejobs_dagster.objects.deletion import (
     StorageRejected,
 )
 from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.objects.measure import measure
 from filejobs_dagster.postgres.locks import LeaseLost
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.objects.gate import GateResult
 
 WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
     StorageRejected: "storage rejected a batch",
@@ -41,6 +44,14 @@ WHERE_THE_KEYS_ARE = (
 )
 
 
+def _without_objects(result: GateResult, absent: Sequence[str]) -> tuple[GateResult, list[str]]:
+    """Leave what was never there to those that count it."""
+    answered = {*result.deletion.deleted, *result.deletion.failed, *result.kept}
+    never = [key for key in absent if key not in answered]
+    gone = tuple(key for key in result.deletion.already_gone if key not in never)
+    return replace(result, deletion=replace(result.deletion, already_gone=gone)), never
+
+
 class Removal:
     """Removes the bytes of rows whose removal is committed."""
 
@@ -48,6 +59,22 @@ class Removal:
         self._context = context
         self._storage = storage
         self._books = books
+        self._manner = Manner()
+
+    def prepare(self) -> None:
+        """Ask how this bucket removes, before anything is claimed.
+
+        Raises:
+            JobFailed: All versions are to go, and the server does not say whether it keeps any.
+        """
+        try:
+            self._manner = manner_of(
+                self._storage.client,
+                self._storage.bucket,
+                purge_versions=self._storage.purge_versions,
+            )
+        except VersioningUnknown as error:
+            raise JobFailed(f"{error} Nothing was claimed.") from error
 
     def sizes(self, keys: Sequence[str]) -> Mapping[str, int | None]:
         """Size by key; None where no object is there; no entry where it is not known.
@@ -88,9 +115,12 @@ class Removal:
         try:
             self._context.prove_alive()
             sizes = self._sizes_if_known(keys)
-            absent = [key for key in keys if sizes.get(key, 0) is None]
-            present = [key for key in keys if sizes.get(key, 0) is not None]
-            result = self._storage.gate.delete(present, self._context.prove_alive)
+            unseen = [key for key in keys if sizes.get(key, 0) is None]
+            # Behind a delete marker, which a HEAD takes for no object, versions may lie.
+            absent = [] if self._manner.purges else unseen
+            present = [key for key in keys if self._manner.purges or sizes.get(key, 0) is not None]
+            result = self._storage.gate.delete(present, self._context.prove_alive, self._manner)
+            result, absent = _without_objects(result, unseen)
         except DeletionStopped as stopped:
             self._stop(keys, absent, sizes, stopped)
         self._books.totals.note_deletion(absent, result.deletion, result.kept, sizes)

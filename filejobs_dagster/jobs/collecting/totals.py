@@ -93,6 +93,7 @@ class Totals:
         sizes: Mapping[str, int | None],
     ) -> None:
         """Count what became of the bytes of claimed rows."""
+        sizes = {**sizes, **deletion.freed}
         for key in absent:
             self.note(self.absent, key)
         for key in deletion.deleted:

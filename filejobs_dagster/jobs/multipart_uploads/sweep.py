@@ -6,19 +6,27 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.door.server import BLIND
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.aborts import LIMIT, MAX_RUNTIME, Aborts
 from filejobs_dagster.jobs.multipart_uploads.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.multipart_uploads.judging import Judge
 from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
-from filejobs_dagster.jobs.multipart_uploads.totals import ENDED, REFERENCED, WOULD_ABORT
+from filejobs_dagster.jobs.multipart_uploads.totals import (
+    ENDED,
+    REFERENCED,
+    UNDATED,
+    WOULD_ABORT,
+)
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.jobs.storage_orphans.totals import in_words
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, none_went
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.objects.listing import ListingFailed
-from filejobs_dagster.objects.multipart import list_uploads
+from filejobs_dagster.objects.manner import abilities_of
+from filejobs_dagster.objects.multipart import PartsUnknown, list_parts, list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
 from filejobs_dagster.objects.prefixes import apart
 from filejobs_dagster.references.unknown import ReferencesUnknown
@@ -33,6 +41,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.multipart import MultipartUpload
 
+UPLOADS_TO_LOOK_FOR = 20
+"""Where nothing is listed, so many uploads are asked for by the ids of rows that are not done."""
+
 
 class Sweep:
     """One run at work."""
@@ -44,6 +55,8 @@ class Sweep:
         self._books = Bookkeeping(context, storage.bucket.bucket)
         self._ticker = Ticker(context, self._books.commit_position)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
+        self._listed = 0
+        self._finding: str | None = None
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome.
@@ -119,12 +132,43 @@ class Sweep:
             listed = self._without(known, prefix)
             if not self._take(listed, judge.listed, aborts, "listing"):
                 return
+        self._finding = self._not_listed(known)
+
+    def _not_listed(self, known: KnownUploads) -> str | None:
+        """Why an empty listing says nothing: the server has uploads that it does not list."""
+        storage, bucket = self._storage, self._storage.bucket.bucket
+        if abilities_of(storage.client, bucket).lists_uploads is False:
+            return f"the server {BLIND}"
+        if self._listed:
+            return None
+        for upload in known.at_work(UPLOADS_TO_LOOK_FOR):
+            if storage.gate.owned(upload.key) is None and self._is_hidden(upload):
+                return (
+                    f"the server lists no multipart upload, and has the one of a row (key "
+                    f"{display_key(upload.key)}); it {BLIND}"
+                )
+        return None
+
+    def _is_hidden(self, upload: MultipartUpload) -> bool:
+        """True when the upload is there, and a listing taken after that does not show it."""
+        client, bucket = self._storage.client, self._storage.bucket.bucket
+        try:
+            if list_parts(client, bucket, upload.key, upload.upload_id) is None:
+                return False
+            prefix = next(it for it in self._prefixes() if upload.key.startswith(it))
+            listed = list_uploads(client, bucket, prefix)
+            if any(it.upload_id == upload.upload_id for it in listed):
+                return False
+            return list_parts(client, bucket, upload.key, upload.upload_id) is not None
+        except PartsUnknown:
+            return False
 
     def _without(self, known: KnownUploads, prefix: str) -> Iterator[MultipartUpload]:
         """The uploads of a listing, without those that are asked for by their ids anyway."""
         client, bucket = self._storage.client, self._storage.bucket.bucket
         listed = list_uploads(client, bucket, prefix)
         while batch := list(islice(listed, self._request.batch_size)):
+            self._listed += len(batch)
             rows = known.among(batch)
             yield from (it for it in batch if (it.key, it.upload_id) not in rows)
 
@@ -186,16 +230,19 @@ class Sweep:
                 "looked at one multipart upload. Give it more max_runtime, or find out what took "
                 "so long: the bucket and the sources are asked first."
             )
+        finding = self._finding or none_went(totals.gone, {UNDATED: totals.classes[UNDATED]})
         oldest = None if totals.oldest is None else totals.oldest + self._request.idle_for
         facts: dict[str, Any] = {
             "truncated": books.stopped is not None,
             "stopped_reason": books.stopped,
             "swept": self._context.live
             and books.stopped is None
+            and finding is None
             and not totals.left
             and not totals.unreadable,
             "oldest_left": None if oldest is None else oldest.isoformat(),
-            "explained": self._explained(),
+            **({"finding": finding} if self._context.live else {}),
+            "explained": self._explained(finding),
             "progress": {"phase": "done"},
         }
         self._context.log.info("%s", facts["explained"])
@@ -207,7 +254,7 @@ class Sweep:
             error=self._nothing_worked(),
         )
 
-    def _explained(self) -> str:
+    def _explained(self, finding: str | None) -> str:
         """A sentence for whoever wonders why nothing, or not everything, was aborted."""
         totals = self._books.totals
         if self._context.live:
@@ -222,6 +269,8 @@ class Sweep:
             parts.append(f"{left:,} are left because storage refused")
         if self._books.stopped is not None:
             parts.append(f"it stopped because of {self._books.stopped}")
+        if finding is not None:
+            parts.append(finding)
         return "; ".join(parts) + "."
 
     def _nothing_worked(self) -> str | None:

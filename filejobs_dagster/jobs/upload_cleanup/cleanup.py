@@ -210,7 +210,11 @@ class Cleanup:
                 "cutoff": span.cutoff.isoformat(),
                 "truncated": stopped is not None,
                 "stopped_reason": stopped,
-                "swept": self._context.live and stopped is None and of_window is None,
+                "swept": self._context.live
+                and stopped is None
+                and of_window is None
+                and totals.finding is None,
+                **({"finding": totals.finding} if self._context.live else {}),
                 "oldest_left": None if oldest is None else oldest.isoformat(),
             }
         )

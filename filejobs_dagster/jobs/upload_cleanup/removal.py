@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.settling import Settling
-from filejobs_dagster.jobs.upload_cleanup.totals import ALREADY_GONE, DELETED, MARKED
+from filejobs_dagster.jobs.upload_cleanup.totals import ALREADY_GONE, DELETED, MARKED, UNSEEN
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.deletion import (
     AdmissionFailed,
@@ -129,8 +129,9 @@ class Batch:
             (by_key[key], f"the object changed while it was looked at: {what}")
             for key, what in removal.changed.items()
         ]
-        left = (removal.undecided, removal.unseen, removal.failed)
-        found.failures += [(by_key[key], why) for each in left for key, why in each.items()]
+        unseen = {key: f"{UNSEEN}: {why}" for key, why in removal.unseen.items()}
+        for left in (removal.undecided, unseen, removal.failed):
+            found.failures += [(by_key[key], why) for key, why in left.items()]
         found.freed += removal.freed
 
     def _end(self, rows: Sequence[Upload]) -> None:

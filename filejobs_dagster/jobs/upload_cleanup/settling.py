@@ -18,6 +18,7 @@ from filejobs_dagster.jobs.upload_cleanup.totals import (
     NEVER_ARRIVED,
     RETAINED,
     SUPERSEDED,
+    UNSEEN,
     Totals,
 )
 from filejobs_dagster.ledger.progress import GivenUp
@@ -112,7 +113,8 @@ class Settling:
         for row, reason in findings.kept:
             note(row, DEAD if row.id in written.dead else KEPT + reason, reason)
         for row, reason in (*findings.failures, *unanswered):
-            note(row, DEAD if row.id in written.dead else LEFT, reason)
+            left = UNSEEN if reason.startswith(UNSEEN) else LEFT
+            note(row, DEAD if row.id in written.dead else left, reason)
         for twin in findings.twins:
             totals.show(AMBIGUOUS, twin)
         totals.freed += findings.freed

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.ledger.outcome import none_went
 from filejobs_dagster.objects.keys import display_key
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ class Totals:
         kept = sum(count for fate, count in self.classes.items() if fate.startswith(KEPT))
         return self.classes[LEFT] + self.classes[DEAD] + kept
 
+    @property
+    def finding(self) -> str | None:
+        """Why a pass in which every row dropped out is no sweep; None where any did not."""
+        went = sum(self.classes[fate] for fate in (*CLEANED, RETAINED) if fate != SUPERSEDED)
+        superseded = self.classes[SUPERSEDED]
+        # One alone is what the word says; of many, the comparison is more likely to be at fault.
+        dropped = {UNSEEN: self.classes[UNSEEN], SUPERSEDED: superseded if superseded > 1 else 0}
+        return none_went(went, dropped)
+
     def as_detail(self) -> dict[str, Any]:
         """The totals as `job_run.detail` holds them; a dry run has no number of things done."""
         detail: dict[str, Any] = {
@@ -121,5 +131,5 @@ class Totals:
             "claimed_without_result": self.claimed - self.settled,
             "taken_over": self.taken_over,
             "bytes_freed": self.freed,
-            "untouched": self.failures,
+            "untouched": self.failures + self.classes[UNSEEN],
         }
