@@ -79,7 +79,7 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
     with (
         has.storage(run_context) as at,
         opened_source(
-            reservation_source(has.settings), run_context.database, run_context.connection
+            reservation_source(has.settings), run_context.database, lambda: run_context.connection
         ) as source,
     ):
         storage = Storage(

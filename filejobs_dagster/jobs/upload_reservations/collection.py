@@ -47,7 +47,7 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
     ) -> None:
         self._request = request
         self._source: ReservationSource = source or FileTable(
-            context.database, context.connection, candidates=CANDIDATES, claim=CLAIM
+            context.database, lambda: context.connection, candidates=CANDIDATES, claim=CLAIM
         )
         books = Bookkeeping(context, storage.bucket, self._source, measured=request.count_bytes)
         super().__init__(context, request, storage, books, Removal(context, storage, books))

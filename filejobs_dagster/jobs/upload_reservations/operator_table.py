@@ -38,6 +38,7 @@ from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
-    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.connect import Connection, Database, Reachable
 
     Raw = psycopg.RawCursor[TupleRow]
 
@@ -63,9 +64,9 @@ class OperatorTable:
         self,
         settings: ReservationSourceSettings,
         database: Database,
-        connection: Connection,
+        connection: Reachable,
         *,
-        records: tuple[Database, Connection] | None = None,
+        records: tuple[Database, Reachable] | None = None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -77,10 +78,14 @@ class OperatorTable:
         """
         self._settings = settings
         self._database = database
-        self._connection = connection
+        self._reachable = connection
         self._records = records
         self._known_shape: Shape | None = None
         self._claim_leaves_none = False
+
+    @property
+    def _connection(self) -> Connection:
+        return reached(self._reachable)
 
     @property
     def elsewhere(self) -> bool:
@@ -193,7 +198,7 @@ class OperatorTable:
                     yield won, cursor
                 else:
                     database, connection = self._records
-                    with database.transaction(connection) as records:
+                    with database.transaction(reached(connection)) as records:
                         yield won, records
                     recorded = [row.key for row in won]
         except psycopg.Error as error:

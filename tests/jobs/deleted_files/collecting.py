@@ -68,7 +68,7 @@ class Files:
         )
 
         def body(run: Any) -> Outcome:
-            with ReferenceCheck(run.connection, bucket.sources) as checks:
+            with ReferenceCheck(run.connected, bucket.sources) as checks:
                 gate = Gate(self.client, bucket, checks)
                 storage = deleted_files.Storage(
                     bucket.bucket, self.client, gate, checks, bucket.purge_versions

@@ -101,7 +101,7 @@ class Sweeper:
         def body(run: RunContext) -> Outcome:
             if self.hook is not None:
                 self.hook(run)
-            with ReferenceCheck(run.connection, bucket.sources) as references:
+            with ReferenceCheck(run.connected, bucket.sources) as references:
                 gate = self.gate(self.client, bucket, references)
                 storage = Storage("uploads", bucket, self.client, gate, references)
                 return storage_orphans.run(run, Request.model_construct(**limits), storage)
