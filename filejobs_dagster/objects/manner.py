@@ -93,11 +93,6 @@ class Manner:
         return self.purge_versions and self.versioning in ("enabled", "suspended")
 
     @property
-    def keeps_versions(self) -> bool:
-        """True unless the bucket is known never to have kept any."""
-        return self.versioning != "off"
-
-    @property
     def names_etag(self) -> bool:
         """True when a deletion names the object's ETag, because the server obeys that."""
         return self.conditional in ("honoured", "single only", "batch only")
