@@ -46,7 +46,8 @@ def answer_looks(sweep: Sweeper, key: str, status: int) -> list[str]:
         raw.stream = lambda *_amount, **_more: iter(())
         return AWSResponse(request.url, status, HTTPHeaders(), raw)
 
-    sweep.client.meta.events.register_last("before-send.s3.HeadObject", answer)
+    events: Any = sweep.client.meta.events
+    events.register_last("before-send.s3.HeadObject", answer)
     return asked
 
 
