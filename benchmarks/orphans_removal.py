@@ -16,7 +16,7 @@ from benchmarks.sweeping import conducted
 from filejobs_dagster.jobs.storage_orphans import Request
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.manner import Manner
-from filejobs_dagster.objects.removal import Expected
+from filejobs_dagster.objects.targets import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

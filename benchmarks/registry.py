@@ -30,6 +30,7 @@ MODULES: tuple[str, ...] = (
     "orphans_memory",
     "orphans_against_tools",
     "orphans_removal",
+    "named_elsewhere",
     "audit_append",
     "audit_verify",
     "audit_trim",

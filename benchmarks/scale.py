@@ -24,6 +24,7 @@ class Scale:
         many_objects: In the larger one.
         shares: Of a hundred objects, so many are orphans: one bucket for each number.
         shares_for_memory: The same for the comparison of memory.
+        rows_searched: Of all tables together in which names are looked for.
         orphans_removed: Orphans whose removal is timed.
         audit_appends: Events that all clients together append one by one.
         few_audit_events: In the smaller chain of the comparison of a verification's memory.
@@ -46,6 +47,7 @@ class Scale:
     many_objects: int
     shares: tuple[int, ...]
     shares_for_memory: tuple[int, ...]
+    rows_searched: int
     orphans_removed: int
     audit_appends: int
     few_audit_events: int
@@ -69,6 +71,7 @@ QUICK = Scale(
     many_objects=1_000_000,
     shares=(1, 30),
     shares_for_memory=(1, 30, 90),
+    rows_searched=100_000,
     orphans_removed=1_000,
     audit_appends=8_000,
     few_audit_events=20_000,
@@ -92,6 +95,7 @@ FULL = Scale(
     many_objects=10_000_000,
     shares=(1, 30),
     shares_for_memory=(1, 30, 90),
+    rows_searched=10_000_000,
     orphans_removed=10_000,
     audit_appends=32_000,
     few_audit_events=100_000,
@@ -115,6 +119,7 @@ TINY = Scale(
     many_objects=2_400,
     shares=(30,),
     shares_for_memory=(90,),
+    rows_searched=500,
     orphans_removed=25,
     audit_appends=192,
     few_audit_events=200,

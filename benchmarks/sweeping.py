@@ -42,6 +42,7 @@ NEVER_TRIPS = BreakersSettings(
     max_orphan_fraction=1,
     max_ambiguous_fraction=1,
     max_missing_fraction=1,
+    max_named_elsewhere_fraction=1,
     max_reference_shrink=1,
     max_newer=1_000_000,
 )

@@ -17,6 +17,8 @@ import pytest
 from filejobs_dagster.embedded.environment import is_foreign
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.embedded.s3 import EmbeddedS3
+from tests import budget
+from tests.databases import Databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,12 @@ TEMPLATE = "migrated_template"
 # A loaded machine is slow now and then; what is too slow for good meets the tests' own timeout.
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
+
+QUICK = os.environ.get("HYPOTHESIS_PROFILE") == "quick"
+"""Whether few examples are drawn (make test). All of them are drawn by `make thorough`."""
+
+ALL_OF_THEM = 5
+"""So many times the examples of a quick run."""
 
 NO_REAL_ACCOUNT = {
     "AWS_CONFIG_FILE": os.devnull,
@@ -42,12 +50,33 @@ PROMISES = "FILEJOBS_PROMISED_"
 """What this machine is promised to have begins so; what reads it does so while it is imported."""
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--budget`."""
+    parser.addoption(budget.OPTION, action="store_true", help="say where processor time went")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Forget the developer's databases, buckets and accounts, before any server starts."""
+    if config.getoption(budget.OPTION):
+        config.pluginmanager.register(budget.Budget())
     for name in filter(is_foreign, list(os.environ)):
         if not name.startswith(PROMISES):
             del os.environ[name]
     os.environ.update(NO_REAL_ACCOUNT)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests with drawn examples before they are selected by their marks."""
+    for item in items:
+        test = getattr(item, "function", None)
+        if getattr(test, "is_hypothesis_test", False):
+            item.add_marker("drawn")
+    if QUICK:
+        for test in {item.function for item in items if item.get_closest_marker("drawn")}:  # type: ignore[attr-defined]
+            said = test._hypothesis_internal_use_settings
+            fewer = max(1, said.max_examples // ALL_OF_THEM)
+            test._hypothesis_internal_use_settings = hypothesis.settings(said, max_examples=fewer)
 
 
 @pytest.fixture(autouse=True)
@@ -82,12 +111,17 @@ def template_database(postgres_server: EmbeddedPostgres) -> str:
     return TEMPLATE
 
 
+@pytest.fixture(scope="session")
+def databases(postgres_server: EmbeddedPostgres, template_database: str) -> Databases:
+    """The worker's migrated databases, for who needs one for longer or shorter than a test."""
+    return Databases(postgres_server, template_database)
+
+
 @pytest.fixture
-def database_url(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+def database_url(databases: Databases) -> Iterator[str]:
     """The address of a migrated, empty database of the test's own."""
-    name = f"test_{uuid.uuid4().hex}"
-    yield postgres_server.create_database(name, template_database)
-    postgres_server.drop_database(name)
+    with databases.one() as url:
+        yield url
 
 
 @pytest.fixture

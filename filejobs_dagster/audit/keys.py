@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.serialization import (
 from filejobs_dagster.audit.note import ED25519, VerifierKey, is_key_name, key_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 PREFIX = "PRIVATE+KEY+"
@@ -163,21 +162,6 @@ def read_signer(text: str, where: str) -> Ed25519Signer:
     if signer.key_id.hex() != identifier:
         raise UnusableKey(f"The signing key in {where} does not match its own id: copy it again.")
     return signer
-
-
-def signer_from_environment(variable: str, environ: Mapping[str, str]) -> Ed25519Signer:
-    """Read the signing key from an environment variable.
-
-    Raises:
-        UnusableKey: The variable is not set, or holds no key.
-    """
-    text = environ.get(variable, "")
-    if not text.strip():
-        raise UnusableKey(
-            f"The signing key's variable {variable} is not set or empty: set it for every process "
-            "that seals, or take the key out of the settings to seal without a signature."
-        )
-    return read_signer(text, f"the variable {variable}")
 
 
 def signer_from_file(path: Path) -> Ed25519Signer:

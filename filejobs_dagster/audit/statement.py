@@ -249,15 +249,6 @@ class RestoreStatement:
         )
 
 
-def check_restore(text: str) -> None:
-    """Make sure that a text is a restore's.
-
-    Raises:
-        UnreadableStatement: It is none.
-    """
-    _matched(_RESTORE, text, "restore")
-
-
 def sha256_of(note: str) -> bytes:
     """The hash by which the next note, an event and a pin's key name this one."""
     return hashlib.sha256(note.encode()).digest()

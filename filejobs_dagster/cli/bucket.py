@@ -28,9 +28,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-NOT_TRIED = "not tried yet"
-"""Of an adopted bucket: no live run and no `filejobs doctor --probe` has looked."""
-
 Entry = Annotated[
     str | None,
     typer.Argument(
@@ -61,8 +58,8 @@ def adopt(
         bool,
         typer.Option(
             "--again",
-            help="The database was moved or restored on purpose, and takes its bucket over. "
-            "Needs --reason.",
+            help="The database was moved or restored on purpose, and takes its bucket over; or it "
+            "is right although a pass of storage_orphans doubts it. Needs --reason.",
         ),
     ] = False,
     reason: Annotated[
@@ -80,7 +77,8 @@ def adopt(
     environment, a copied and a restored database and an old primary are told by it. Another
     installation that owns an overlapping part is refused, and shown. A bucket that is adopted
     already is left as it is, unless `owns` has changed or a standby was promoted: call it again
-    then.
+    then. Of databases of your own, which sources or reservations are in, it remembers the server
+    and its timeline; with --again also of one that was moved, restored or left behind.
 
     [bold]Examples[/bold]
       filejobs bucket adopt uploads
@@ -92,6 +90,8 @@ def adopt(
       64  called wrongly
     """
     from filejobs_dagster.door.adoption import adopt as write  # noqa: PLC0415 (--help is fast)
+    from filejobs_dagster.door.databases import take_over  # noqa: PLC0415
+    from filejobs_dagster.door.guard import Refusal  # noqa: PLC0415
     from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
 
     _require_reason(again=again, reason=reason)
@@ -101,9 +101,19 @@ def adopt(
     with _place(settings, entry, invocation) as place:
         try:
             adopted = write(place, by=who(), again=reason if again else None)
-        except AdoptionRefused as error:
+            _tell(place, adopted)
+            theirs = take_over(
+                settings,
+                entry,
+                place.database,
+                place.connection,
+                by=who(),
+                again=reason if again else None,
+            )
+        except (AdoptionRefused, Refusal) as error:
             _refuse(error, invocation)
-    _tell(place, adopted)
+    for line in theirs:
+        typer.echo(f"Your own database: {line}.")
 
 
 @app.command()
@@ -177,6 +187,8 @@ def _tell(place: Place, adopted: Adopted) -> None:
         f"counter {marker.counter}.\n"
         "Live runs may delete in it from now on: begin with a dry one."
     )
+    if adopted.searched is not None:
+        typer.echo(str(adopted.searched))
 
 
 def _require_reason(*, again: bool, reason: str | None) -> None:
@@ -223,6 +235,8 @@ def _refuse(error: Exception, invocation: Invocation) -> NoReturn:
 
 def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
     """Name, and what the bucket, the database and the settings say; None for nothing."""
+    from filejobs_dagster.door.server import NOT_TRIED  # noqa: PLC0415 (boto3)
+
     marker, row, identity = found.marker, found.row, found.identity
     return [
         (

@@ -46,13 +46,14 @@ def doctor(
     """Check everything that the jobs need, and say of each fault what to do.
 
     Looks at Python and the packages, filejobs.yaml, the jobs in it, the database (version,
-    migrations, the role's privileges, whether it is the primary, a pooler in between, its clock),
-    each bucket (access, versioning, its clock against the database's, its marker), the sources of
-    references, and Dagster's instance (DAGSTER_HOME, dagster.yaml and the variables it names).
+    migrations, the role's privileges, whether it is the primary, a pooler in between), each bucket
+    (access, versioning), what every live run must prove (markers, tables, commits, clocks, the
+    sources of references, the server; see docs/door.md), and Dagster's instance (DAGSTER_HOME,
+    dagster.yaml and the variables it names).
 
     Changes nothing: it reads in read-only transactions, and asks the buckets without writing. With
-    --probe it writes and deletes one object in each adopted bucket, outside of the owned prefixes,
-    and keeps what it learnt in the database.
+    --probe it writes and deletes one object in each adopted bucket from which a job deletes,
+    outside of the owned prefixes, and keeps what it learnt in the database.
 
     [bold]Examples[/bold]
       filejobs doctor

@@ -13,8 +13,7 @@ from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.output import console, print_error, print_json, print_table
 from filejobs_dagster.cli.who import who
 from filejobs_dagster.cli.words import NOTHING, instant, moment
-from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key, sanitize
 from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.keys import UnusableKey
 from filejobs_dagster.audit.pins.store import PinStoreUnusable
-from filejobs_dagster.doctor.buckets import judged_clock
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
 from filejobs_dagster.jobs.audit import JOBS
 from filejobs_dagster.jobs.audit_setup import origin_of, signers_of, store_of, trusted_of
 from filejobs_dagster.objects.errors import BucketUnavailable
-from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from filejobs_dagster.audit.keys import Ed25519Signer
-    from filejobs_dagster.audit.pins.store import PinStore
     from filejobs_dagster.collector import Collector
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import PlaceSettings, Settings
@@ -38,7 +35,7 @@ def check_audit(
 
     Args:
         settings: All of them.
-        database: Whose clock decides.
+        database: Where the chains are.
         connection: An open connection to it, or None when it does not answer.
     """
     asked = [job for job in JOBS if job.name in settings.jobs]
@@ -52,9 +49,9 @@ def check_audit(
         return
     yield from _privileges(asked, database, connection)
     yield from _keys(settings)
-    yield from _place("pins", settings, settings.audit.pins, database, connection)
+    yield from _place("pins", settings, settings.audit.pins)
     if settings.audit.archive is not None:
-        yield from _place("archive", settings, settings.audit.archive, database, connection)
+        yield from _place("archive", settings, settings.audit.archive)
 
 
 def _privileges(
@@ -124,13 +121,7 @@ def _signing(signer: Ed25519Signer, origin: str, settings: Settings) -> Iterator
         yield ok("audit key", said)
 
 
-def _place(
-    name: str,
-    settings: Settings,
-    place: PlaceSettings | None,
-    database: Database,
-    connection: Connection | None,
-) -> Iterator[Finding]:
+def _place(name: str, settings: Settings, place: PlaceSettings | None) -> Iterator[Finding]:
     check = f"audit {name}"
     if place is None:
         yield warning(
@@ -155,19 +146,3 @@ def _place(
             "use a bucket that was made with Object Lock, in an account that the database's "
             "administrators cannot enter",
         )
-    yield from _clock(f"{check} clock", store, database, connection)
-
-
-def _clock(
-    check: str, store: PinStore, database: Database, connection: Connection | None
-) -> Iterator[Finding]:
-    if connection is None:
-        yield skipped(check, "the database does not answer, so there is nothing to compare with")
-        return
-    outside = store.now()
-    with database.transaction(connection, read_only=True) as cursor:
-        ours = database_now(cursor)
-    if outside is None:
-        yield ok(check, f"the place has no clock of its own; the database says {ours:%H:%M:%S}")
-    else:
-        yield judged_clock(check, ours, outside)

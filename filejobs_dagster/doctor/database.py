@@ -1,13 +1,11 @@
-"""The project's database: reachable, new enough, migrated, writable, on time."""
+"""The project's database: reachable, new enough, migrated, writable."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
-from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import (
     NEEDED_AT_ONCE,
     WHAT_A_RUN_NEEDS,
@@ -28,8 +26,11 @@ if TYPE_CHECKING:
 OLDEST_SERVER = 14
 TWO_TO_WORK_AT_ALL = 2
 """Connections: one that holds a run's locks, and one for its work."""
-NOTICEABLE = timedelta(minutes=1)
-"""Clocks that differ by more are worth a word: times in logs no longer fit together."""
+
+_WHAT_IT_LOSES = (
+    "no live run prevents what an asynchronous standby loses when it is promoted: set "
+    "synchronous_standby_names to at least two and synchronous_commit to on, see docs/failover.md"
+)
 
 # What the jobs and the mirror do. SELECT … FOR UPDATE needs UPDATE as well.
 NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -45,6 +46,7 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("orphan_candidate", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("orphan_pass", ("SELECT", "INSERT", "DELETE")),
     ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
+    ("watched_database", ("SELECT", "INSERT", "UPDATE")),
     ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("http_start", ("SELECT", "INSERT", "DELETE")),
     ("alert_condition", ("SELECT", "INSERT", "UPDATE", "DELETE")),
@@ -93,8 +95,8 @@ def check_database(
         privileges = _privileges(cursor, database.schema, complete=schema.verdict == "ok")
         yield privileges
         yield _primary(cursor)
+        yield check_standbys("standbys", cursor)
         yield _pooler(database, cursor, connection.info.backend_pid, jobs)
-        yield _clock(cursor)
         if schema.verdict == privileges.verdict == "ok":
             yield _installations(cursor, installation)
 
@@ -186,6 +188,49 @@ def _primary(cursor: psycopg.Cursor[TupleRow]) -> Finding:
     return ok("primary", "this server takes writes")
 
 
+def check_standbys(check: str, cursor: psycopg.Cursor[TupleRow]) -> Finding:
+    """Say what a standby that is promoted can still lose.
+
+    Args:
+        check: What the finding is called.
+        cursor: In a transaction on the primary.
+    """
+    cursor.execute(
+        """
+        SELECT count(*),
+               count(*) FILTER (WHERE sync_state IS NULL),
+               string_agg(application_name, ', ' ORDER BY application_name)
+                   FILTER (WHERE sync_state = 'async' AND state IN ('streaming', 'catchup')),
+               count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+               current_setting('synchronous_standby_names'),
+               current_user
+          FROM pg_stat_replication
+        """
+    )
+    connected, unseen, asynchronous, synchronous, names, role = one(cursor)
+    if not connected:
+        return ok(check, "no standby is connected, so none can be promoted that is behind")
+    if unseen:
+        return warning(
+            check,
+            f"{connected} are connected, and whether they are asynchronous is not told to {role}; "
+            f"synchronous_standby_names is {names or 'empty'}",
+            f"GRANT pg_read_all_stats TO {role}, as a superuser; {_WHAT_IT_LOSES}",
+        )
+    if asynchronous is None or synchronous:
+        return ok(
+            check,
+            f"a commit waits for a synchronous standby ({names})"
+            + ("" if asynchronous is None else f"; never promote {asynchronous}: asynchronous"),
+        )
+    return warning(
+        check,
+        f"{asynchronous} replicates asynchronously: promoted, it may lack the last commits, those "
+        "of runs whose bytes are gone among them",
+        _WHAT_IT_LOSES,
+    )
+
+
 def _pooler(
     database: Database, cursor: psycopg.Cursor[TupleRow], announced: int, jobs: int
 ) -> Finding:
@@ -220,17 +265,3 @@ def _held_at_once(database: Database) -> int:
             except (NoConnectionFree, DatabaseUnavailable):
                 return held
     return NEEDED_AT_ONCE
-
-
-def _clock(cursor: psycopg.Cursor[TupleRow]) -> Finding:
-    before = datetime.now(timezone.utc)
-    there = database_now(cursor)
-    here = before + (datetime.now(timezone.utc) - before) / 2
-    apart = abs(there - here)
-    found = (
-        f"this machine {here:%Y-%m-%d %H:%M:%S} UTC, database "
-        f"{there.astimezone(timezone.utc):%H:%M:%S} UTC, {apart.total_seconds():.1f}s apart"
-    )
-    if apart > NOTICEABLE:
-        return warning("clock", found, "synchronise both clocks (NTP); the database's one decides")
-    return ok("clock", found)

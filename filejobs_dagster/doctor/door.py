@@ -3,35 +3,74 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.door.adoption import check
+from filejobs_dagster.door.belonging import place_of
 from filejobs_dagster.door.door import asked
 from filejobs_dagster.door.guard import BucketAt, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.door.probe import ProbeFailed
+from filejobs_dagster.door.refusals import AdoptionRefused
+from filejobs_dagster.door.server import tried
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from filejobs_dagster.collector import Collector
+    from filejobs_dagster.door.guard import Guard
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
 
-def check_door(settings: Settings, database: Database, connection: Connection) -> Iterator[Finding]:
+def check_door(
+    settings: Settings, database: Database, connection: Connection, *, probe: bool
+) -> Iterator[Finding]:
     """Let each guard look that protects a job of the settings.
 
     Args:
         settings: All of them.
         database: Where the project's tables are.
         connection: An open connection to it.
+        probe: Try before what the server of each bucket can do from which a job deletes.
     """
     jobs = [BY_NAME[name] for name in settings.jobs]
     live = [job for job in jobs if settings.jobs[job.name].mode == "live"]
-    deletes = {settings.bucket_of(job.name)[0] for job in jobs if job.deletes_bytes}
     remarks = _Remarks()
-    at = Look(
+    at = _look(settings, jobs, database, connection, remarks.log)
+    if probe:
+        yield from _probed(at)
+    for guard in GUARDS:
+        if not guard.protects & at.touches:
+            continue
+        name = f"door {guard.name}"
+        try:
+            found = asked(guard, at)
+        except Refusal as refusal:
+            # What only a job in mode dry would meet stops nobody yet.
+            alone = _look(settings, live, database, connection, remarks.log)
+            finding = failed if _refuses(guard, alone) else warning
+            advice = refusal.advice or "until then no live run begins"
+            yield finding(name, f"a live run would be refused: {refusal.found}", advice)
+        else:
+            yield ok(name, found)
+        for remark in remarks.taken():
+            yield warning(name, remark, "no live run is refused for it; the message says more")
+
+
+def _look(
+    settings: Settings,
+    jobs: Sequence[Collector[Any, Any]],
+    database: Database,
+    connection: Connection,
+    log: logging.Logger,
+) -> Look:
+    """What guards look at for some of the jobs."""
+    deletes = {settings.bucket_of(job.name)[0] for job in jobs if job.deletes_bytes}
+    return Look(
         settings=settings,
         touches=frozenset().union(*(job.touches for job in jobs)),
         database=database,
@@ -40,23 +79,39 @@ def check_door(settings: Settings, database: Database, connection: Connection) -
             BucketAt(entry, bucket, make_client(bucket), deletes=entry in deletes)
             for entry, bucket in settings.buckets.items()
         ),
-        log=remarks.log,
+        log=log,
     )
-    for guard in GUARDS:
-        if not guard.protects & at.touches:
-            continue
-        check = f"door {guard.name}"
+
+
+def _refuses(guard: Guard, at: Look) -> bool:
+    if not guard.protects & at.touches:
+        return False
+    try:
+        asked(guard, at)
+    except Refusal:
+        return True
+    return False
+
+
+def _probed(at: Look) -> Iterator[Finding]:
+    """Try each server; what was found the guard says, and what was not is said here."""
+    for bucket in (each for each in at.buckets if each.deletes):
+        name, place = f"probe {bucket.entry}", place_of(at, bucket)
         try:
-            found = asked(guard, at)
-        except Refusal as refusal:
-            meets = any(guard.protects & job.touches for job in live)
-            finding = failed if meets else warning
-            advice = refusal.advice or "until then no live run begins"
-            yield finding(check, f"a live run would be refused: {refusal.found}", advice)
+            check(place)
+            found = tried(place)
+        except AdoptionRefused:
+            yield skipped(name, "only a bucket that belongs to this database is tried")
+        except ProbeFailed as error:
+            yield failed(name, str(error), "do what the message says, and probe again")
         else:
-            yield ok(check, found)
-        for remark in remarks.taken():
-            yield warning(check, remark, "no live run is refused for it; the message says more")
+            if found.leftover is not None:
+                yield warning(
+                    name,
+                    f"the probe's object {found.leftover!r} could not be removed",
+                    "remove it by hand; in a bucket that keeps versions that takes "
+                    "s3:ListBucketVersions and s3:DeleteObjectVersion",
+                )
 
 
 class _Remarks(logging.Handler):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.doctor.configuration import check_jobs, check_settings
-from filejobs_dagster.doctor.database import check_database
+from filejobs_dagster.doctor.configuration import check_idle, check_jobs, check_settings
+from filejobs_dagster.doctor.database import check_database, check_standbys
 from filejobs_dagster.doctor.finding import Finding, failed, skipped
 from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Checks = Callable[[], Iterable[Finding]]
 
-_NEED_DATABASE = ("migrations", "privileges", "primary", "pooler", "clock")
+_NEED_DATABASE = ("migrations", "privileges", "primary", "standbys", "pooler")
 
 
 def examine(
@@ -46,7 +47,7 @@ def examine(
     if loaded.settings is not None:
         yield from _installation(loaded.settings, secrets, probe=probe)
     else:
-        for name in ("jobs", "database", *_NEED_DATABASE, "buckets", "sources"):
+        for name in ("jobs", "database", *_NEED_DATABASE, "buckets", "door"):
             yield skipped(name, "the settings have mistakes")
     yield from _each("dagster", lambda: check_instance(environ), secrets)
 
@@ -55,6 +56,7 @@ def _installation(
     settings: Settings, secrets: tuple[str, ...], *, probe: bool
 ) -> Iterator[Finding]:
     yield from check_jobs(settings)
+    yield from check_idle(settings, datetime.now(timezone.utc).date())
     yield from _each("alerts", lambda: _alerts(settings), secrets)
     database = Database.of(settings.database)
     with _connected(database, secrets) as (connection, refusal):
@@ -71,8 +73,9 @@ def _installation(
                 ),
                 secrets,
             )
-        yield from _buckets(settings, database, connection, secrets, probe=probe)
-        yield from _door(settings, database, connection, secrets)
+        yield from _buckets(settings, database, secrets)
+        yield from _standbys(settings, database, secrets)
+        yield from _door(settings, database, connection, secrets, probe=probe)
         yield from _jobs(settings, database, connection, secrets)
         yield from _audit(settings, database, connection, secrets)
 
@@ -84,47 +87,43 @@ def _alerts(settings: Settings) -> Iterable[Finding]:
     return check_alerts(settings.alerts)
 
 
-def _buckets(
-    settings: Settings,
-    database: Database,
-    connection: Connection | None,
-    secrets: tuple[str, ...],
-    *,
-    probe: bool,
-) -> Iterator[Finding]:
+def _buckets(settings: Settings, database: Database, secrets: tuple[str, ...]) -> Iterator[Finding]:
     # Half a second of imports that broken settings should not wait for.
-    from filejobs_dagster.doctor.adoption import check_adoption  # noqa: PLC0415
     from filejobs_dagster.doctor.buckets import check_bucket  # noqa: PLC0415
-    from filejobs_dagster.doctor.sources import check_sources  # noqa: PLC0415
+    from filejobs_dagster.doctor.elsewhere import check_elsewhere  # noqa: PLC0415
 
     for entry, bucket in settings.buckets.items():
 
         def access(entry: str = entry, bucket: BucketSettings = bucket) -> Iterable[Finding]:
-            return check_bucket(entry, bucket, database, connection)
+            return check_bucket(entry, bucket)
 
         yield from _each(f"bucket {entry}", access, secrets)
-        if connection is None:
-            yield skipped(f"bucket {entry} marker", "the database does not answer")
-            yield skipped(f"sources {entry}", "the database does not answer")
+        if bucket.owns_nothing:
             continue
 
-        def adoption(entry: str = entry, reached: Connection = connection) -> Iterable[Finding]:
-            return check_adoption(entry, settings, database, reached, probe=probe)
+        def elsewhere(entry: str = entry, bucket: BucketSettings = bucket) -> Iterable[Finding]:
+            return check_elsewhere(entry, bucket, database)
 
-        yield from _each(f"bucket {entry} marker", adoption, secrets)
+        yield from _each(f"named elsewhere {entry}", elsewhere, secrets)
 
-        def sources(
-            entry: str = entry, bucket: BucketSettings = bucket, reached: Connection = connection
-        ) -> Iterable[Finding]:
-            return check_sources(entry, bucket, database, reached)
 
-        yield from _each(
-            f"sources {entry}",
-            sources,
-            secrets,
-            advice="every source must answer, or no job deletes anything: check its query and the "
-            "role's privileges, and write min_rows: 0 where an empty answer is normal",
-        )
+def _standbys(
+    settings: Settings, database: Database, secrets: tuple[str, ...]
+) -> Iterator[Finding]:
+    """What a promotion can lose of the operator's own databases."""
+    from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (boto3)
+
+    for name, other in operators(settings, settings.buckets, database).items():
+        check = f"standbys {name}"
+
+        def look(check: str = check, other: Database = other) -> Iterable[Finding]:
+            with (
+                other.connect("doctor") as reached,
+                other.transaction(reached, read_only=True) as cursor,
+            ):
+                yield check_standbys(check, cursor)
+
+        yield from _each(check, look, secrets)
 
 
 def _door(
@@ -132,6 +131,8 @@ def _door(
     database: Database,
     connection: Connection | None,
     secrets: tuple[str, ...],
+    *,
+    probe: bool,
 ) -> Iterator[Finding]:
     if connection is None:
         yield skipped("door", "the database does not answer")
@@ -139,7 +140,7 @@ def _door(
     reached = connection
     from filejobs_dagster.doctor.door import check_door  # noqa: PLC0415 (boto3)
 
-    yield from _each("door", lambda: check_door(settings, database, reached), secrets)
+    yield from _each("door", lambda: check_door(settings, database, reached, probe=probe), secrets)
 
 
 def _jobs(

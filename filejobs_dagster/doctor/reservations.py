@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from filejobs_dagster.doctor.database import NOTICEABLE
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.doctor.guards import check_guard
 from filejobs_dagster.doctor.indexes import compared_columns, index_for
+from filejobs_dagster.door.clocks import NOTICEABLE
 from filejobs_dagster.jobs.collecting.refused import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER, doubt_about
 from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
@@ -18,7 +18,6 @@ from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
     tables_read,
     waits_for_locks,
 )
-from filejobs_dagster.jobs.upload_reservations.opening import other_database
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
@@ -58,7 +57,7 @@ def check_reservation_source(
     if settings.database is None:
         yield from _statements(name, settings, database, connection)
         return
-    other = other_database(settings.database, database)
+    other = database.elsewhere(settings.database.url.reveal())
     try:
         reached = other.connect("doctor")
     except DatabaseUnavailable as error:

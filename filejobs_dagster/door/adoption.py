@@ -12,14 +12,20 @@ primary, which still has everything that it ever knew, is refused from then on.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.door.doubt import forget_doubts
-from filejobs_dagster.door.marker import Marker, replace_marker, write_new_marker
+from filejobs_dagster.door.marker import (
+    Marker,
+    Search,
+    replace_marker,
+    search_markers,
+    write_new_marker,
+)
 from filejobs_dagster.door.refusals import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.primary import ServerState
 
 __all__ = [
+    "AGAIN",
     "AWS",
     "Adopted",
     "Inspection",
@@ -96,11 +103,13 @@ class Adopted:
         marker: As it was read.
         row: As it was read.
         server: That the database is on.
+        searched: Of an adoption that was written a moment ago: what was found anywhere.
     """
 
     marker: Marker
     row: Row
     server: ServerState
+    searched: Search | None = field(default=None, compare=False)
 
 
 def check(place: Place) -> Adopted:
@@ -145,7 +154,7 @@ def judge(place: Place, found: Inspection) -> Adopted:
         raise WrongDatabase(
             f"Bucket {place.bucket!r} belongs to the database {marker.database}. Connected is "
             f"{found.identity}. A copy of a database does not know what the other one refers to "
-            f"since. {_AGAIN}"
+            f"since. {AGAIN}"
         )
     here, there = found.server.timeline, marker.timeline
     if here is not None and there is not None and there > here:
@@ -161,7 +170,7 @@ def judge(place: Place, found: Inspection) -> Adopted:
         raise DatabaseRestored(
             f"The marker of bucket {place.bucket!r} counts {marker.counter} and the database "
             f"{knows}: {_lost(here, there)} It does not know what has been referred to since, so "
-            f"objects in use would look unreferenced. {_AGAIN}"
+            f"objects in use would look unreferenced. {AGAIN}"
         )
     _require_adopted_prefixes(place, marker)
     return Adopted(marker, row, found.server)
@@ -183,10 +192,11 @@ def _lost(here: int | None, there: int | None) -> str:
     )
 
 
-_AGAIN = (
+AGAIN = (
     "If it was moved or restored on purpose, and what was lost is dealt with, say so: "
     "filejobs bucket adopt --again --reason '…'"
 )
+"""What to do about a database that is older than it was, or another one."""
 
 
 def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
@@ -198,27 +208,24 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
         place: What is to belong together.
         by: User and host.
         again: The reason why a database that was moved or restored on purpose takes the bucket
-            over, or is right although a pass found it older than the bucket; recorded in the
-            audit log. It does not help against another installation or
-            another environment.
+            over, or is right although a pass found that rows and objects do not fit together;
+            recorded in the audit log. It does not help against another installation or another
+            environment.
 
     Raises:
         AdoptionRefused: It is somebody else's, or it is not known whose, or storage refused.
         psycopg.Error: The database refused.
     """
+    adopted = _unless_refused(place, inspect(place), again)
+    if adopted is not None and _as_it_is(place, adopted):
+        if again is not None:
+            _vouch(place, by, again)
+        return adopted
+    # Now or never: no run looks for what may lie anywhere.
+    searched = search_markers(place.client, place.bucket)
+    place = replace(place, older_keys=tuple(dict.fromkeys((*place.older_keys, *searched.keys))))
     found = inspect(place)
-    try:
-        adopted = judge(place, found)
-    except (NotAdopted, PrefixesNotAdopted):
-        pass
-    except (WrongDatabase, DatabaseRestored, LeftBehind):
-        if again is None:
-            raise
-    else:
-        if _as_it_is(place, adopted):
-            if again is not None:
-                _vouch(place, by, again)
-            return adopted
+    _unless_refused(place, found, again)
     marker = _agree(place, found, by, again)
     try:
         _write(place, marker, found.marker)
@@ -228,11 +235,27 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
             return check(place)
         except AdoptionRefused as refused:
             raise refused from error
-    return check(place)
+    return replace(check(place), searched=searched)
+
+
+def _unless_refused(place: Place, found: Inspection, again: str | None) -> Adopted | None:
+    """What belongs together already; None where an adoption is what is missing.
+
+    Raises:
+        AdoptionRefused: Something else stands against it.
+    """
+    try:
+        return judge(place, found)
+    except (NotAdopted, PrefixesNotAdopted):
+        return None
+    except (WrongDatabase, DatabaseRestored, LeftBehind):
+        if again is None:
+            raise
+        return None
 
 
 def _vouch(place: Place, by: str, reason: str) -> None:
-    """Forget that a pass found the database older than the bucket, and write down who says so."""
+    """Forget that rows and objects did not fit together, and write down who says that they do."""
     with place.database.transaction(place.connection) as cursor:
         runs = forget_doubts(cursor, place.row_key)
         if runs:

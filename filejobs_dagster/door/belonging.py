@@ -8,10 +8,8 @@ markers of all buckets that this database has adopted.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-import psycopg
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from filejobs_dagster.door.adoption import Place, check, inspect, judge, raise_counter
@@ -23,13 +21,12 @@ from filejobs_dagster.door.refusals import (
     PrefixesNotAdopted,
     WrongBucket,
 )
-from filejobs_dagster.postgres.connect import DatabaseUnavailable
-from filejobs_dagster.postgres.primary import ServerState, server_state
+from filejobs_dagster.door.watch import Watch
+from filejobs_dagster.postgres.primary import server_state
 
 if TYPE_CHECKING:
     from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
-    from filejobs_dagster.postgres.connect import Connection, Database
 
 UNTOUCHED = "Nothing was touched."
 NOTHING_MORE = "What this run had not deleted yet it leaves alone."
@@ -41,80 +38,6 @@ COUNTING_TRIES = 10
 """Whoever meets another job's counting begins again, from what both sides say then."""
 
 
-FRESH_FOR = 5.0
-"""Seconds for which a look at where the settings' address leads is good: so long, at most, can a
-run delete after the address has moved to a promoted server that has not written the marker yet."""
-
-
-class Watch:
-    """Whether the settings' address still leads to the server that a run began on.
-
-    The run's own connection stays with the server that it was made to, also when a standby of that
-    one was promoted and everybody else has moved. So now and then somebody looks with a fresh one.
-    """
-
-    def __init__(self, database: Database, began: ServerState) -> None:
-        """Begin to watch.
-
-        Args:
-            database: Where the settings' address leads.
-            began: The server that the run began on.
-        """
-        self._database = database
-        self._began = began
-        self._seen: tuple[float, ServerState] | None = None
-
-    def tell(self, fresh: Connection) -> None:
-        """Look with a connection that was made a moment ago; any thread may.
-
-        Raises:
-            psycopg.Error: The server would not say.
-        """
-        with self._database.transaction(fresh, read_only=True) as cursor:
-            self._seen = (time.monotonic(), server_state(cursor))
-
-    def prove(self, own: Connection) -> None:
-        """Compare the server that the run works on with that to which the address leads now.
-
-        Raises:
-            Refusal: They are two, or the address leads nowhere.
-        """
-        with self._database.transaction(own, read_only=True) as cursor:
-            here = server_state(cursor)
-        there = self._fresh(FRESH_FOR)
-        if here != there:
-            # A server that was restarted behind a pooler looks like another one for a moment.
-            there = self._fresh(0.0)
-        if here != there or self._history(here) != self._history(self._began):
-            raise Refusal(
-                f"This run began on {self._began}, works on {here} (server started at "
-                f"{here.started_at:%H:%M:%S}), and the settings' address leads to {there} by now "
-                f"(started at {there.started_at:%H:%M:%S}): a standby was promoted, or the "
-                "address leads to several servers.",
-                "What this run had not deleted yet it leaves alone. The next one begins on the "
-                "new primary; see docs/failover.md.",
-            )
-
-    def _fresh(self, good_for: float) -> ServerState:
-        seen = self._seen
-        if seen is not None and time.monotonic() - seen[0] < good_for:
-            return seen[1]
-        try:
-            with self._database.connect("look at the primary") as fresh:
-                self.tell(fresh)
-        except (psycopg.Error, DatabaseUnavailable) as error:
-            raise Refusal(
-                "Whether the settings' address still leads to the server that this run began on "
-                f"could not be seen: {type(error).__name__}.",
-                "What this run had not deleted yet it leaves alone; the next one begins anew.",
-            ) from error
-        return self._fresh(float("inf"))
-
-    @staticmethod
-    def _history(state: ServerState) -> tuple[str, bool, int | None]:
-        return state.system_identifier, state.in_recovery, state.timeline
-
-
 class Belonging(Guard):
     """Marker and database belong together, and neither is older than the other."""
 
@@ -124,7 +47,8 @@ class Belonging(Guard):
     def look(self, at: Look) -> str:
         """Compare both sides of each bucket."""
         with at.database.transaction(at.connection, read_only=True) as cursor:
-            at.kept[self.name] = Watch(at.database, server_state(cursor))
+            began = server_state(cursor)
+        at.kept[self.name] = Watch("the settings' address", at.database, began)
         said = [_judged(at, bucket, UNTOUCHED) for bucket in at.buckets]
         return "; ".join(said) or "no bucket stands in the settings"
 
@@ -144,7 +68,9 @@ class Belonging(Guard):
             _judged(at, bucket, NOTHING_MORE)
         watch = watch_of(at)
         if watch is not None:
-            watch.prove(at.connection)
+            with at.database.transaction(at.connection, read_only=True) as cursor:
+                here = server_state(cursor)
+            watch.prove(here)
 
 
 def _count(place: Place) -> None:

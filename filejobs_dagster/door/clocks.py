@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 MOST_APART = timedelta(minutes=5)
 """How far two clocks may be apart."""
 
+NOTICEABLE = timedelta(minutes=1)
+"""From here on times in logs no longer fit together, which refuses nothing and is worth a word."""
+
 WITH_A_WITNESS = 3
 """Of so many clocks that agree none can be the one that is wrong: what differs from them is."""
 
@@ -164,10 +167,10 @@ class Clocks(Guard):
                 not_asked.append(f"bucket {bucket.entry} was not asked ({found})")
         if not all(each.agrees(database) for each in readings):
             raise Refusal(_disagreement(readings, record), SYNCHRONISE)
-        ahead = _ahead(readings, record)
-        if ahead is not None:
-            at.log.warning("%s.", ahead)
-            not_asked.append(ahead)
+        remarks = [each for each in (_noticeable(readings), _ahead(readings, record)) if each]
+        for remark in remarks:
+            at.log.warning("%s.", remark)
+        not_asked += remarks
         at.kept[self.name] = database
         return "; ".join([_agreement(readings), *not_asked])
 
@@ -257,6 +260,15 @@ def _disagreement(readings: Sequence[Reading], record: Record | None) -> str:
     else:
         said += " They do not tell which of them is wrong."
     return said if record is None else f"{said} For comparison, {record}."
+
+
+def _noticeable(readings: Sequence[Reading]) -> str | None:
+    """A remark about clocks that are near enough, and not the same."""
+    database = readings[0]
+    furthest = max(readings, key=database.apart)
+    if database.apart(furthest) <= NOTICEABLE:
+        return None
+    return f"{database}, and {furthest}: synchronise both clocks (NTP)"
 
 
 def _ahead(readings: Sequence[Reading], record: Record | None) -> str | None:

@@ -10,6 +10,7 @@ import psycopg
 
 from filejobs_dagster.door.belonging import watch_of
 from filejobs_dagster.door.clocks import proven_now
+from filejobs_dagster.door.databases import recognise
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -17,7 +18,7 @@ from filejobs_dagster.objects.client import BucketUnavailable, make_client
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
     from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.primary import ServerState
     from filejobs_dagster.settings import Settings
 
 WOULD_BE_REFUSED = "would be refused"
 """The class of what a dry run would have taken, when a live one would not be let in."""
 
+REFUSED = "refused"
+"""Before what a guard found that let a live run not in, or not go on."""
 
 _SAYS_WHAT = re.compile(r"\bwould\b.*$")
 """In the name of a class, also of one that stands behind another word."""
@@ -38,8 +42,9 @@ _SAYS_WHAT = re.compile(r"\bwould\b.*$")
 class Door:
     """The guards of one run.
 
-    A live run is refused by the first guard that objects. A dry run passes them all, and its
-    record says which of them would have refused a live one.
+    A live run is refused when one of them objects. All look before, so that the record of a run
+    that was refused says everything that was found, as that of a dry run does: which passes them
+    all, and says which of them would have refused a live one.
     """
 
     def __init__(
@@ -88,7 +93,10 @@ class Door:
         try:
             buckets = tuple(self._buckets())
         except BucketUnavailable as error:
-            self._refused("buckets", Refusal(str(error), "Nothing was touched."), log, live=live)
+            unavailable = Refusal(str(error), "Nothing was touched.")
+            self._refused("buckets", unavailable, log, live=live)
+            if live:
+                raise unavailable from error
             return
         at = Look(
             settings=self._settings,
@@ -99,19 +107,25 @@ class Door:
             log=log,
         )
         self._at = at
+        objections: list[Refusal] = []
         for guard in self._guards:
             try:
                 self._said[guard.name] = asked(guard, at)
             except Refusal as refusal:
+                objections.append(refusal)
                 self._refused(guard.name, refusal, log, live=live)
-        if live:
-            for guard in self._guards:
-                guard.enter(at)
+        if not live:
+            return
+        if objections:
+            raise objections[0]
+        for guard in self._guards:
+            self._take_down(guard, guard.enter, at)
 
     def _refused(self, guard: str, refusal: Refusal, log: logging.Logger, *, live: bool) -> None:
-        """End a live run; of a dry one, keep what would have ended it."""
+        """Keep what ends a live run, or would have ended it."""
         if live:
-            raise refusal
+            self._said[guard] = f"{REFUSED}: {refusal}"
+            return
         self._said[guard] = f"{WOULD_BE_REFUSED}: {refusal}"
         self._refusals.append(f"{guard}: {refusal}")
         self._doubted = self._doubted or refusal.doubts
@@ -130,6 +144,19 @@ class Door:
         if watch is not None:
             watch.tell(fresh)
 
+    def recognise(self, url: str, here: ServerState) -> None:
+        """Take what a server of the operator's says of itself, in the transaction of its answer.
+
+        Args:
+            url: Where it was reached.
+            here: What it says.
+
+        Raises:
+            Refusal: What it answered is no answer.
+        """
+        if self._at is not None:
+            recognise(self._at, url, here)
+
     def prove(self, connection: Connection | None = None) -> None:
         """Look again, before a batch of a live run, at what may have changed.
 
@@ -144,14 +171,21 @@ class Door:
         if connection is not None and connection is not self._at.connection:
             self._at = replace(self._at, connection=connection)
         for guard in self._guards:
-            guard.prove(self._at)
+            self._take_down(guard, guard.prove, self._at)
+
+    def _take_down(self, guard: Guard, step: Callable[[Look], None], at: Look) -> None:
+        try:
+            step(at)
+        except Refusal as refusal:
+            self._said[guard.name] = f"{REFUSED}: {refusal}"
+            raise
 
     def now(self) -> datetime | None:
         """The moment by which the run judges; None where no guard has compared the clocks."""
         return None if self._at is None else proven_now(self._at)
 
     def told(self, outcome: Outcome) -> Outcome:
-        """The outcome, with what the guards found.
+        """The outcome, with what the guards found; also that of a run that they have refused.
 
         A dry run that they doubt must not say what a live one would take.
         """

@@ -1,7 +1,9 @@
-"""A pass over the bucket found that the database looks older than it: every job is told.
+"""A pass over the bucket found that rows and objects do not fit together: every job is told.
 
 The marker's counter cannot tell of a database that was restored to a moment after the last live
-run. Its rows are as wrong all the same: a reservation that was completed since looks overdue.
+run. Its rows are as wrong all the same: a reservation that was completed since looks overdue. What
+gives it away is that it looks older than the bucket, that references are gone which no job has
+removed, or that nothing lies where references say that something does.
 
 A pass raises a doubt and never lowers it: with the first upload after a restore the breaker that
 found it goes blind, and the database knows no more than before. Somebody says that it is right.
@@ -34,11 +36,18 @@ VALUES (%(endpoint)s, %(bucket)s, %(entry)s, %(run_id)s, %(found)s)
 _FORGET = """
 DELETE FROM bucket_doubt
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
-RETURNING run_id
+RETURNING run_id, entry
+"""
+
+# A pass knows its bucket by the entry. What is right from now on is nothing to compare with what
+# was before; and after the next pass, which only marks, somebody may look once more.
+_FORGET_PASSES = """
+DELETE FROM orphan_pass
+ WHERE bucket = ANY(%(entries)s)
 """
 
 _DOUBTED = """
-SELECT run_id, since, found
+SELECT run_id, since, entry, found
   FROM bucket_doubt
  WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
  ORDER BY since
@@ -47,27 +56,44 @@ SELECT run_id, since, found
 
 
 class Doubt(Guard):
-    """No pass has found that the database looks older than the bucket."""
+    """No pass has found that rows and objects do not fit together."""
 
     name = "doubt"
     protects: frozenset[Touch] = frozenset({"rows", "objects", "multipart uploads", "chain"})
 
     def look(self, at: Look) -> str:
         """Ask what passes have left."""
-        for bucket in at.buckets:
-            with at.database.transaction(at.connection, read_only=True) as cursor:
-                cursor.execute(_DOUBTED, _place(bucket.settings))
-                row = cursor.fetchone()
-            if row is not None:
-                run_id, since, found = row
-                raise Refusal(
-                    f"The database looks older than bucket {bucket.settings.bucket!r}: since "
-                    f"{since:%Y-%m-%d %H:%M} UTC (last in run {run_id}), {found}.",
-                    "Was it restored from a backup, or is it a copy? Then what looks due may be "
-                    "in use: deal with what was lost. If the database is right all the same, say "
-                    "so: filejobs bucket adopt --again --reason '…'. Nothing was touched.",
-                )
-        return "no pass has found the database older than a bucket"
+        _ask(at, "Nothing was touched.")
+        return "no pass has found that rows and objects do not fit together"
+
+    def prove(self, at: Look) -> None:
+        """Ask again: a dry pass may look while a live run of another job works."""
+        _ask(at, "What this run had not deleted yet it leaves alone.")
+
+
+def _ask(at: Look, so_far: str) -> None:
+    for bucket in at.buckets:
+        with at.database.transaction(at.connection, read_only=True) as cursor:
+            cursor.execute(_DOUBTED, _place(bucket.settings))
+            row = cursor.fetchone()
+        if row is not None:
+            run_id, since, entry, found = row
+            raise Refusal(
+                f"Rows and objects of bucket {bucket.settings.bucket!r} do not fit together, since "
+                f"{since:%Y-%m-%d %H:%M} UTC (last in run {run_id}): {found}.",
+                "Was the database restored from a backup, is it a copy, was a table emptied, or is "
+                "this another bucket? Then what looks due may be in use: deal with what was lost. "
+                f"If all is as it should be, say so: {dismissal(entry)}. {so_far}",
+            )
+
+
+def dismissal(entry: str) -> str:
+    """The command by which somebody says that the rows are right.
+
+    Args:
+        entry: The bucket's name in the settings.
+    """
+    return f"filejobs bucket adopt {entry} --again --reason '…'"
 
 
 def remember_doubt(
@@ -88,7 +114,7 @@ def remember_doubt(
 def forget_doubts(
     cursor: psycopg.Cursor[TupleRow], endpoint_and_bucket: Mapping[str, str]
 ) -> list[str]:
-    """Somebody says that the database is right: forget what passes have found.
+    """Somebody says that the database is right: forget what passes have found, and counted.
 
     Args:
         cursor: In the caller's transaction.
@@ -98,7 +124,9 @@ def forget_doubts(
         The runs that had found it.
     """
     cursor.execute(_FORGET, endpoint_and_bucket)
-    return [row[0] for row in cursor.fetchall()]
+    doubts = cursor.fetchall()
+    cursor.execute(_FORGET_PASSES, {"entries": [entry for _, entry in doubts]})
+    return [run_id for run_id, _ in doubts]
 
 
 def _place(bucket: BucketSettings) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.door.belonging import Belonging
 from filejobs_dagster.door.clocks import Clocks
 from filejobs_dagster.door.commits import Commits
+from filejobs_dagster.door.databases import Databases
 from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.server import Server
 from filejobs_dagster.door.sources import Sources
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 GUARDS: tuple[Guard, ...] = (
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
+    Databases(),
     Tables(),
     Doubt(),
     Commits(),

@@ -33,6 +33,13 @@ FOLDER = f"{MARKERS}/"
 OLDER_KEY = f"{MARKERS}.json"
 """Where older versions kept the marker, unless their settings said otherwise."""
 
+SMALL = 4096
+"""Bytes. No marker of an older version was nearly so large."""
+
+MOST_LISTED = 50
+MOST_READ = 200
+"""Requests of a search for markers that may lie anywhere."""
+
 LARGEST = 64 * 1024
 """Bytes. A larger object of that key is none of ours."""
 
@@ -125,6 +132,95 @@ def list_markers(client: S3Client, bucket: str) -> tuple[str, ...]:
 
 def _is_marker(key: str) -> bool:
     return key.startswith(FOLDER) and key.endswith(".json")
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found of markers that may lie anywhere, as older versions let them.
+
+    Attributes:
+        keys: Of objects that say of themselves that they are one.
+        small: How many objects were small enough to be one.
+        unread: How many of them could not be read.
+        complete: False when the first two levels hold more than is looked at.
+        hindered: Why the bucket could not be listed; empty when it was.
+    """
+
+    keys: tuple[str, ...]
+    small: int
+    unread: int
+    complete: bool
+    hindered: str = ""
+
+    def __str__(self) -> str:
+        """For people: how far it may be relied on."""
+        said = (
+            "Older versions kept their markers under any key (`marker:`), and nobody can list them "
+            f"by it. They were looked for in the first two levels of the bucket, in {self.small:,} "
+            f"objects of at most {SMALL:,} bytes"
+        )
+        if self.unread:
+            said += f", of which {self.unread:,} could not be read"
+        if self.hindered:
+            said += f", and the bucket could not be listed ({self.hindered})"
+        elif not self.complete:
+            said += "; there are more than were looked at"
+        return (
+            f"{said}. One that lies elsewhere is not seen: if another installation of an older "
+            "version works on this bucket, let that one adopt it again with this version first."
+        )
+
+
+def search_markers(client: S3Client, bucket: str) -> Search:
+    """Look for markers outside of the fixed place, in a bounded number of requests.
+
+    Rights may be given for some prefixes only, so what is refused is told, and refuses nothing.
+    """
+    try:
+        small, complete = _small_objects(client, bucket)
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is told)
+        return Search((), 0, 0, complete=False, hindered=str(described(error)))
+    found: list[str] = []
+    unread = 0
+    for key in small[:MOST_READ]:
+        try:
+            body = client.get_object(Bucket=bucket, Key=key)["Body"].read(SMALL)
+            document = json.loads(body)
+        except ValueError:
+            continue
+        except Exception:  # noqa: BLE001 (counted, and told)
+            unread += 1
+            continue
+        if isinstance(document, dict) and {"filejobs", "format", "installation"} <= set(document):
+            found.append(key)
+    return Search(tuple(found), len(small), unread, complete and len(small) <= MOST_READ)
+
+
+def _small_objects(client: S3Client, bucket: str) -> tuple[list[str], bool]:
+    """Keys in the first two levels of a bucket, and whether they are all that there are."""
+    small: list[str] = []
+    requests = 0
+    folders = [""]
+    for _ in range(2):
+        below: list[str] = []
+        for folder in folders:
+            after: dict[str, Any] = {}
+            while True:
+                if requests == MOST_LISTED:
+                    return small, False
+                requests += 1
+                page = client.list_objects_v2(Bucket=bucket, Prefix=folder, Delimiter="/", **after)
+                small += [
+                    entry["Key"]
+                    for entry in page.get("Contents", [])
+                    if 0 < entry["Size"] <= SMALL and not entry["Key"].startswith(MARKERS)
+                ]
+                below += [entry["Prefix"] for entry in page.get("CommonPrefixes", [])]
+                if not page.get("NextContinuationToken"):
+                    break
+                after = {"ContinuationToken": page["NextContinuationToken"]}
+        folders = [folder for folder in below if not folder.startswith(MARKERS)]
+    return small, True
 
 
 def read_marker(client: S3Client, bucket: str, key: str) -> Marker | None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.book.outcomes import Fate, StorageRejected
 from filejobs_dagster.objects.errors import StorageError, described
 from filejobs_dagster.objects.etags import agreement, strong
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets
 from filejobs_dagster.objects.manner import Abilities
 from filejobs_dagster.objects.sending import Deleting, refuses_many
-from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.targets import Target, Verdict
 from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from filejobs_dagster.door.belonging import place_of
 from filejobs_dagster.door.guard import Guard
 from filejobs_dagster.door.probe import Probe, ProbeFailed, name_of_server, probe
 from filejobs_dagster.door.sides import row_of
-from filejobs_dagster.objects.identity import MOST_APART
+from filejobs_dagster.objects.identity import ROUNDED_BY
 from filejobs_dagster.objects.manner import abilities_of, learn
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.locks import LockTaken, try_lock
@@ -40,7 +40,8 @@ BLIND = (
     "that lists them"
 )
 
-NOT_TRIED = "not tried yet: the first live run does that, or `filejobs doctor --probe`"
+NOT_TRIED = "not tried yet"
+BY_HAND = "`filejobs doctor --probe`"
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,14 @@ class Server(Guard):
             place = place_of(at, bucket)
             row = _known(place).row
             abilities = None if row is None else row.abilities
-            if abilities is None:
-                said.append(NOT_TRIED)
+            if row is None or row.probed_at is None or abilities is None:
+                said.append(f"{NOT_TRIED}: the first live run does that, or {BY_HAND}")
                 continue
             learn(place.client, place.bucket, abilities)
-            said.append(in_words(abilities))
+            for doubt in doubts(abilities):
+                at.log.warning("Bucket %s: %s.", place.bucket, doubt)
+            name = row.probed_server or "without a name"
+            said.append(f"{in_words(abilities)} (tried {row.probed_at:%Y-%m-%d}, server {name})")
         return "; ".join(dict.fromkeys(said)) or "nothing is deleted from a bucket"
 
     def enter(self, at: Look) -> None:
@@ -194,7 +198,7 @@ def in_words(abilities: Abilities) -> str:
 def doubts(abilities: Abilities) -> list[str]:
     """What keeps objects that were seen from ever being found the same again."""
     found: list[str] = []
-    if abilities.seconds_apart is not None and abilities.seconds_apart > MOST_APART:
+    if abilities.seconds_apart is not None and abilities.seconds_apart > ROUNDED_BY:
         found.append(
             f"its listing and its HEAD differ by {abilities.seconds_apart} seconds on the time of "
             "one object, so that no orphan is the one that was seen, and none goes: set its clock "

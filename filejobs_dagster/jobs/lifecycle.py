@@ -210,23 +210,28 @@ def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
             door.enter(context.database, context.connection, context.log, live=context.live)
         if context.live and ticket.by_hand:
             _announce(ticket, context)
-        outcome = body(context)
-        outcome = (outcome if door is None else door.told(outcome)).sanitized(ticket.known_secrets)
+        outcome = _told(ticket, context, body(context))
     except GivenUp:
         raise
     except Exception as error:  # noqa: BLE001 (every failure becomes the final word)
         context.log.warning("The job failed: %s", sanitize(str(error), known=ticket.known_secrets))
-        outcome = _failed(ticket, error)
+        outcome = _told(ticket, context, _failed(ticket, error))
     except BaseException as interrupt:
         close_after_interrupt(context.connection)
         word = f"Cancelled while it worked ({type(interrupt).__name__})."
         try:
-            _write_final_word(ticket, context, Outcome(error=word))
+            _write_final_word(ticket, context, _told(ticket, context, Outcome(error=word)))
         except GivenUp as given_up:
             # Its record stands already; what interrupted the run is still what ends it.
             context.log.warning("%s", given_up)
         raise
     return _write_final_word(ticket, context, outcome)
+
+
+def _told(ticket: Ticket, context: RunContext, outcome: Outcome) -> Outcome:
+    """The outcome with what the door found, without secrets."""
+    door = context.door
+    return (outcome if door is None else door.told(outcome)).sanitized(ticket.known_secrets)
 
 
 def _claim_exclusive(context: RunContext) -> None:

@@ -8,7 +8,6 @@ than less. Every expression consumes what it looks at, so that hostile input cos
 from __future__ import annotations
 
 import json
-import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -85,52 +84,14 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: _escape(match[0]), text)
 
 
-class RedactingFilter(logging.Filter):
-    """Takes secrets out of log records: message, arguments, traceback, and extra attributes.
+def display_key(key: str, limit: int = 200) -> str:
+    r"""Return the key on one line, printable, and at most `limit` characters long.
 
-    Add it to handlers. A filter on a logger does not see what the logger's children send up.
+    Backslashes are doubled, so that a key with a real `\n` and one with a backslash and an `n`
+    look different. The result is for people: it may be cut, so never use it as a key.
     """
-
-    def __init__(self, known: Iterable[str] = (), *, limit: int = LOG_LIMIT) -> None:
-        """Redact with the shapes of secrets and the given values.
-
-        Args:
-            known: Values of secrets, as in `sanitize`.
-            limit: The most characters of one message or traceback.
-        """
-        super().__init__()
-        self._known = tuple(known)
-        self._limit = limit
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the record in place; every record passes."""
-        record.msg = self._clean(_message_of(record))
-        record.args = ()
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        # A handler that formats the exception itself would bring the secret back.
-        record.exc_info = None
-        if record.exc_text:
-            record.exc_text = self._clean(record.exc_text)
-        if record.stack_info:
-            record.stack_info = self._clean(record.stack_info)
-        for name, value in vars(record).items():
-            if name not in _OWN_ATTRIBUTES and isinstance(value, str):
-                setattr(record, name, self._clean(value))
-        return True
-
-    def _clean(self, text: str) -> str:
-        return sanitize(text, limit=self._limit, known=self._known)
-
-
-_OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-
-def _message_of(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception as error:  # noqa: BLE001 (a wrong format string must not stop the program)
-        return f"{record.msg!s} {record.args!r} (not formatted: {type(error).__name__})"
+    escaped = "".join(_shown(character) for character in key)
+    return escaped if len(escaped) <= limit else escaped[: max(limit - 1, 0)] + "…"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -426,3 +387,12 @@ def _escape(character: str) -> str:
         return "\\r"
     code = f"{ord(character):04x}"
     return f"\\x{code[2:]}" if code.startswith("00") else f"\\u{code}"
+
+
+def _shown(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}"

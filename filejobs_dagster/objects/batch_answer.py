@@ -9,7 +9,8 @@ from filejobs_dagster.objects.errors import CREDENTIALS_OVER, StorageError, stor
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import DeleteObjectsOutputTypeDef
 
-    from filejobs_dagster.objects.targets import Fate, Target
+    from filejobs_dagster.book.outcomes import Fate
+    from filejobs_dagster.objects.targets import Target
 
 
 class BatchAnswer:

@@ -1,33 +1,31 @@
-"""Keeps the fate of each orphan while a removal goes on."""
+"""Keeps the outcome of each orphan while a removal goes on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.objects.removal import Removal
-from filejobs_dagster.objects.targets import Fate, Verdict
+from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from filejobs_dagster.objects.removal import Locked
+    from filejobs_dagster.book.outcomes import Locked
+    from filejobs_dagster.objects.targets import Verdict
 
 
 class Fates:
-    """One entry a key: none can come to stand in two groups."""
+    """One outcome a key; those that nothing is known of stand behind the others."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[bytes, Verdict] = {}
-        self._locks: dict[bytes, Locked] = {}
-        self._purged: dict[bytes, int] = {}
+        self._known: dict[bytes, ItemOutcome[bytes]] = {}
         self._freed: dict[bytes, int] = {}
 
     def settle(self, key: bytes, verdict: Verdict, lock: Locked | None = None) -> None:
         """Write down what became of a key; the last word counts."""
-        self._verdicts[key] = verdict
-        self._purged.pop(key, None)
-        if lock is not None:
-            self._locks[key] = lock
+        self._known[key] = ItemOutcome(
+            key, verdict.fate, verdict.reason, lock=lock, unsettled=verdict.unsettled
+        )
 
     def disbelieve(self, key: bytes, verdict: Verdict) -> None:
         """Take back that a key is gone, and that its bytes are."""
@@ -36,38 +34,22 @@ class Fates:
 
     def purged(self, key: bytes, versions: int) -> None:
         """Every version of the key is gone."""
-        self._verdicts[key] = Verdict(Fate.DELETED)
-        self._purged[key] = versions
+        self._known[key] = ItemOutcome(key, Fate.PURGED, versions=versions)
 
     def free(self, key: bytes, size: int) -> None:
-        """So many more bytes of a key are gone."""
+        """So many more bytes of a key are gone, whatever becomes of the rest of it."""
         self._freed[key] = self._freed.get(key, 0) + size
 
-    def freed_of(self, key: bytes) -> int:
-        """Bytes of a key that are gone."""
-        return self._freed.get(key, 0)
+    def knows(self, key: bytes) -> bool:
+        """True when it is known what became of the key."""
+        return key in self._known
 
-    def unanswered(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Those of the keys that nothing is known of."""
-        return [key for key in keys if key not in self._verdicts]
-
-    def removal(self) -> Removal:
-        """Everything so far."""
-
-        def of(*fates: Fate) -> dict[bytes, str]:
-            return {key: it.reason for key, it in self._verdicts.items() if it.fate in fates}
-
-        return Removal(
-            deleted=tuple(key for key in of(Fate.DELETED) if key not in self._purged),
-            marked=tuple(of(Fate.MARKED)),
-            purged=dict(self._purged),
-            already_gone=tuple(of(Fate.ALREADY_GONE)),
-            changed=of(Fate.CHANGED),
-            undecided=of(Fate.UNDECIDED),
-            unseen=of(Fate.UNSEEN),
-            locked={key: self._locks[key] for key in of(Fate.LOCKED)},
-            failed=of(Fate.FAILED),
-            kept=of(Fate.KEPT),
-            freed=sum(self._freed.values()),
-            unsettled=frozenset(key for key, it in self._verdicts.items() if it.unsettled),
+    def outcomes(self, keys: Sequence[bytes]) -> Outcomes[bytes]:
+        """What became of each of the keys so far."""
+        rest = (ItemOutcome(key, Fate.UNANSWERED) for key in keys if key not in self._known)
+        return Outcomes(
+            tuple(
+                replace(it, freed=self._freed.get(it.key, 0))
+                for it in (*self._known.values(), *rest)
+            )
         )

@@ -11,8 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from filejobs_dagster.book.outcomes import (
+    DeletionStopped,
+    Fate,
+    ItemOutcome,
+    Outcomes,
+    StorageRejected,
+)
 from filejobs_dagster.objects import prefixes
-from filejobs_dagster.objects.deletion import Deletion, DeletionStopped, StorageRejected
 from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Present, look_at_targets
 from filejobs_dagster.objects.judgement import LastQuestion
@@ -22,10 +28,9 @@ from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
 from filejobs_dagster.objects.purging import Purging
-from filejobs_dagster.objects.removal import Expected
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
-from filejobs_dagster.objects.targets import Target, as_it_is, deletion_of, kept_of
+from filejobs_dagster.objects.targets import Expected, Target, as_it_is
 from filejobs_dagster.references.near import ReferenceForms
 
 if TYPE_CHECKING:
@@ -35,8 +40,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
-    from filejobs_dagster.objects.removal import Removal
-    from filejobs_dagster.objects.targets import Verdict
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.references.claims import Claim
 
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
 NOT_OWNED = "not owned"
 PROTECTED = "protected"
 DIRECTORY_MARKER = "directory marker"
-LOCKED = "locked"
-"""A version is retained: it goes as an orphan once that is over."""
 AMBIGUOUS_PATH = "ambiguous path"
 NOT_UTF8 = "not UTF-8"
 """No S3 server has such a key, and no text column can name it, so nothing could be proven."""
@@ -98,14 +99,6 @@ class Admission:
 
     admitted: tuple[str, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """What the gate deleted, and what it kept and why; every key stands in one of the two."""
-
-    deletion: Deletion
-    kept: Mapping[str, str]
 
 
 class Gate:
@@ -183,7 +176,7 @@ class Gate:
         manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
-    ) -> GateResult:
+    ) -> Outcomes[str]:
         """Delete those of the keys that pass, up to a thousand at a time.
 
         As in `remove`, every source is asked in a fresh snapshot right before each request, and
@@ -205,40 +198,50 @@ class Gate:
 
         Each of them is a `DeletionStopped`, which says what was already deleted.
         """
-        distinct = tuple(dict.fromkeys(keys))
-        kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
-        ours = [key for key in distinct if key not in kept]
+        whys = {key: self.owned(key) for key in keys}
+        kept = [ItemOutcome(key, Fate.KEPT, why) for key, why in whys.items() if why is not None]
+        ours = [key for key, why in whys.items() if why is None]
         question = LastQuestion(ours, admit=lambda asked: self.admit(asked, claims=claims).kept)
         how = manner or Manner()
-        if how.purges:
-            return self._purge(ours, kept, before_bytes, question)
-        versions = self._versions(ours, how)
+        try:
+            if how.purges:
+                done = self._purge(ours, before_bytes, question)
+            else:
+                done = self._delete(ours, before_bytes, question, how)
+        except DeletionStopped as stopped:
+            stopped.so_far = Outcomes((*kept, *stopped.so_far))
+            raise
+        return Outcomes((*kept, *done))
+
+    def _delete(
+        self,
+        keys: Sequence[str],
+        before_bytes: Callable[[], None],
+        question: LastQuestion,
+        manner: Manner,
+    ) -> Outcomes[str]:
+        """One deletion for each key."""
+        versions = self._versions(keys, manner)
         work = Deleting(
             self._client,
             self._bucket.bucket,
-            [Target(key) for key in ours],
+            [Target(key) for key in keys],
             before_request=before_bytes,
             wait=self._wait,
             supervisor=question,
         )
+
+        def so_far() -> Outcomes[str]:
+            for target, verdict in work.verdicts.items():
+                work.verdicts[target] = as_it_is(target, verdict, manner, versions)
+            return work.outcomes()
+
         try:
             work.run()
         except DeletionStopped as stopped:
-            stopped.deleted_so_far = self._deletion(work.verdicts, how, versions)
-            stopped.kept = {**kept, **stopped.kept}
+            stopped.so_far = so_far()
             raise
-        return GateResult(
-            self._deletion(work.verdicts, how, versions),
-            {**kept, **kept_of(work.verdicts)},
-        )
-
-    @staticmethod
-    def _deletion(
-        verdicts: Mapping[Target, Verdict], manner: Manner, versions: Mapping[str, str | None]
-    ) -> Deletion:
-        return deletion_of(
-            {it: as_it_is(it, verdict, manner, versions) for it, verdict in verdicts.items()}
-        )
+        return so_far()
 
     def _versions(self, keys: Sequence[str], manner: Manner) -> dict[str, str | None]:
         """The current version of each key, where only that tells what a deletion does to it.
@@ -251,17 +254,13 @@ class Gate:
         try:
             seen = look_at_targets(self._client, self._bucket.bucket, [Target(key) for key in keys])
         except StorageRejected as rejected:
-            rejected.unanswered = tuple(keys)
+            rejected.so_far = Outcomes(tuple(ItemOutcome(key, Fate.UNANSWERED) for key in keys))
             raise
         return {target.key: it.version for target, it in seen.items() if isinstance(it, Present)}
 
     def _purge(
-        self,
-        keys: Sequence[str],
-        kept: Mapping[str, str],
-        before_bytes: Callable[[], None],
-        question: LastQuestion,
-    ) -> GateResult:
+        self, keys: Sequence[str], before_bytes: Callable[[], None], question: LastQuestion
+    ) -> Outcomes[str]:
         """Remove every version of keys whose rows are gone."""
         fates = Fates()
         whole = [(key, Expected(key.encode(), "", 0, -1)) for key in keys]
@@ -276,30 +275,15 @@ class Gate:
             whole=True,
         )
 
-        def result() -> GateResult:
-            removal = fates.removal()
-            locked = {key.decode(): LOCKED for key in removal.locked}
-            named = {key.decode(): reason for key, reason in removal.kept.items()}
-            return GateResult(
-                Deletion(
-                    deleted=tuple(key.decode() for key in removal.purged),
-                    already_gone=tuple(key.decode() for key in removal.already_gone),
-                    failed={key.decode(): reason for key, reason in removal.failed.items()},
-                    freed={key: fates.freed_of(key.encode()) for key in keys},
-                ),
-                {**kept, **named, **locked},
-            )
+        def so_far() -> Outcomes[str]:
+            return fates.outcomes([key.encode() for key in keys]).as_text()
 
         try:
             purging.run()
         except DeletionStopped as stopped:
-            so_far = result()
-            stopped.deleted_so_far, stopped.kept = so_far.deletion, so_far.kept
-            stopped.unanswered = tuple(
-                key.decode() for key in fates.unanswered([key.encode() for key in keys])
-            )
+            stopped.so_far = so_far()
             raise
-        return result()
+        return so_far()
 
     def remove(
         self,
@@ -308,7 +292,7 @@ class Gate:
         manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
-    ) -> Removal:
+    ) -> Outcomes[bytes]:
         """Remove orphans whose intent is committed, up to a thousand at a time.
 
         Right before each request, and before each further try of it, every object is looked at
@@ -322,7 +306,7 @@ class Gate:
             claims: As in `admit`.
 
         Raises:
-            RemovalStopped: It ended early; it says why, and what was already removed.
+            DeletionStopped: As in `delete`, or `Disproven`: what was reported as gone is there.
         """
         return Removing(
             self._client,

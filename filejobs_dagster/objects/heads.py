@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.book.outcomes import Locked, StorageRejected
 from filejobs_dagster.objects.errors import (
     StorageError,
     concerns_every_request,
@@ -17,7 +17,6 @@ from filejobs_dagster.objects.errors import (
     status_of,
 )
 from filejobs_dagster.objects.etags import without_quotes
-from filejobs_dagster.objects.removal import Locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,9 +17,9 @@ from filejobs_dagster.objects.etags import agreement
 
 if TYPE_CHECKING:
     from filejobs_dagster.objects.etags import Agreement
-    from filejobs_dagster.objects.removal import Expected
+    from filejobs_dagster.objects.targets import Expected
 
-MOST_APART = 2
+ROUNDED_BY = 2
 """Seconds by which one server's listing and HEAD may round the time of one object differently."""
 
 OLD = 3600.0
@@ -185,7 +185,7 @@ def is_same_time(before: int, now: int) -> bool:
     """Whether two times of one key, of the same size and ETag, may be of one object.
 
     They may in the same second, since some servers list milliseconds and cut them off in HEAD, and
-    some round in one of the two. So up to `MOST_APART` is the same time, but only of an object that
+    some round in one of the two. So up to `ROUNDED_BY` is the same time, but only of an object that
     is old. Whoever wrote the same bytes again, after they had been seen and judged, did so long
     after the first time; a second write within two seconds of it was over before anybody looked.
     Of an object that is younger, that cannot be told, and the second counts.
@@ -195,4 +195,4 @@ def is_same_time(before: int, now: int) -> bool:
         now: Of the other look.
     """
     apart = abs(now // 1000 - before // 1000)
-    return apart == 0 or (apart <= MOST_APART and time.time() - now / 1000 >= OLD)
+    return apart == 0 or (apart <= ROUNDED_BY and time.time() - now / 1000 >= OLD)

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import (
     THREADS,
@@ -25,7 +26,7 @@ from filejobs_dagster.objects.identity import (
     expected,
     found,
 )
-from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.targets import Target, Verdict
 from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.book.outcomes import Locked
     from filejobs_dagster.objects.heads import CloseSighting
     from filejobs_dagster.objects.pace import Pace
-    from filejobs_dagster.objects.removal import Expected, Locked
+    from filejobs_dagster.objects.targets import Expected
 
 HOLDS = 2.0
 """Seconds for which a look holds, where each object takes a request of its own."""

@@ -36,22 +36,3 @@ def unfolded(key: str) -> list[str]:
     others = [f"/{key}", key.replace("/", "//")]
     others += [f"{key[:at]}/{key[at:]}" for at, it in enumerate(key) if it == "/"]
     return [other for other in dict.fromkeys(others) if other != key]
-
-
-def display_key(key: str, limit: int = 200) -> str:
-    r"""Return the key on one line, printable, and at most `limit` characters long.
-
-    Backslashes are doubled, so that a key with a real `\n` and one with a backslash and an `n`
-    look different. The result is for people: it may be cut, so never use it as a key.
-    """
-    escaped = "".join(_escaped(character) for character in key)
-    return escaped if len(escaped) <= limit else escaped[: max(limit - 1, 0)] + "…"
-
-
-def _escaped(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if character.isprintable():
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}"

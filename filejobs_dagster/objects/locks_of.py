@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from filejobs_dagster.book.outcomes import Locked
 from filejobs_dagster.objects.errors import described
-from filejobs_dagster.objects.removal import Locked
 
 if TYPE_CHECKING:
     from datetime import datetime

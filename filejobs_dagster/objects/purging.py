@@ -17,14 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.objects.deletion import DeletionStopped
+from filejobs_dagster.book.outcomes import DeletionStopped, Fate
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import THREADS
 from filejobs_dagster.objects.identity import compare, found, is_same_time, milliseconds
 from filejobs_dagster.objects.identity import expected as as_expected
 from filejobs_dagster.objects.locks_of import lock_of, locks_are_readable
 from filejobs_dagster.objects.sending import Deleting
-from filejobs_dagster.objects.targets import Fate, Target, Verdict
+from filejobs_dagster.objects.targets import Target, Verdict
 from filejobs_dagster.objects.versions import (
     MOST_AT_ONCE,
     Version,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.fates import Fates
     from filejobs_dagster.objects.judgement import LastQuestion
-    from filejobs_dagster.objects.removal import Expected
+    from filejobs_dagster.objects.targets import Expected
 
 _GONE = (Fate.DELETED, Fate.ALREADY_GONE)
 

@@ -9,12 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NoReturn
 
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    DeletionStopped,
-    ProofRefused,
-    StorageRejected,
-)
+from filejobs_dagster.book.outcomes import DeletionStopped, Disproven, Fate, StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
@@ -24,9 +19,8 @@ from filejobs_dagster.objects.judgement import Judgement
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
 from filejobs_dagster.objects.locks_of import lock_of
 from filejobs_dagster.objects.purging import STILL_THERE, Purging
-from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
 from filejobs_dagster.objects.sending import Deleting
-from filejobs_dagster.objects.targets import Fate, Target, Verdict, as_it_is
+from filejobs_dagster.objects.targets import Target, Verdict, as_it_is
 from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:
@@ -35,9 +29,10 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
+    from filejobs_dagster.book.outcomes import Locked, Outcomes
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.objects.pace import Pace
-    from filejobs_dagster.objects.removal import Locked, StopKind
+    from filejobs_dagster.objects.targets import Expected
     from filejobs_dagster.objects.versions import VersionsOfKey
 
 SPOT_CHECKED = 20
@@ -45,12 +40,6 @@ SPOT_CHECKED = 20
 
 SECONDS_UNTIL_SECOND_LOOK = 1.0
 """A server that deletes in two places is given this long before it is called a liar."""
-
-_KINDS: Mapping[type[DeletionStopped], StopKind] = {
-    StorageRejected: "storage",
-    ProofRefused: "proof",
-    AdmissionFailed: "references",
-}
 
 
 class Removing:
@@ -83,11 +72,11 @@ class Removing:
         # As each was when its deletion was sent: what comes after is compared with that.
         self._seen: dict[str, Present] = {}
 
-    def run(self) -> Removal:
+    def run(self) -> Outcomes[bytes]:
         """Everything, a thousand at a time.
 
         Raises:
-            RemovalStopped: It ended early.
+            DeletionStopped: It ended early.
         """
         for start in range(0, len(self._orphans), MOST_KEYS_PER_REQUEST):
             chunk = self._orphans[start : start + MOST_KEYS_PER_REQUEST]
@@ -102,10 +91,10 @@ class Removing:
             else:
                 self._hide(above)
                 self._delete(others)
-                self._delete([one for one in above if self._fates.unanswered([one[1].key])])
+                self._delete([one for one in above if not self._fates.knows(one[1].key)])
             self._delete([one for one in exact if one not in above])
             self._spot_check(dict(ours))
-        return self._fates.removal()
+        return self._so_far()
 
     def _ours(self, chunk: Sequence[Expected]) -> Iterator[tuple[str, Expected]]:
         """What the settings alone let go; nobody is asked about the rest."""
@@ -239,7 +228,7 @@ class Removing:
 
     def _spot_check(self, ours: Mapping[str, Expected]) -> None:
         """Look again for some of what was reported gone."""
-        removed = set(self._fates.removal().removed())
+        removed = set(self._so_far().removed())
         gone = [key for key, orphan in ours.items() if orphan.key in removed]
         sample = gone[:: max(1, -(-len(gone) // SPOT_CHECKED))]
         standing = self._standing(sample, ours)
@@ -250,15 +239,13 @@ class Removing:
             return
         for key in standing:
             self._fates.disbelieve(ours[key].key, Verdict(Fate.FAILED, STILL_THERE, unsettled=True))
-        raise RemovalStopped(
+        raise Disproven(
             f"The server of bucket {self._bucket!r} reported {len(gone)} objects as gone. "
             f"{len(sample)} of them were looked for again, and {len(standing)} are still there: "
             "the object that was seen, or an older version of it. The server's answers cannot be "
             "believed, so nothing more was deleted: look at the server, at a cache or a proxy in "
             "front of it, and at replication that brings objects back.",
-            "verification",
-            self._fates.removal(),
-            self._left(),
+            self._so_far(),
         )
 
     def _standing(self, keys: Sequence[str], ours: Mapping[str, Expected]) -> list[str]:
@@ -268,7 +255,6 @@ class Removing:
             )
         except StorageRejected as error:
             self._stop(error)
-            raise
         return [
             target.key
             for target, it in seen.items()
@@ -288,13 +274,11 @@ class Removing:
             and int(now.modified.timestamp()) < orphan.modified // 1000
         )
 
-    def _left(self) -> list[bytes]:
-        return self._fates.unanswered([orphan.key for orphan in self._orphans])
+    def _so_far(self) -> Outcomes[bytes]:
+        return self._fates.outcomes([orphan.key for orphan in self._orphans])
 
     def _stop(self, error: DeletionStopped) -> NoReturn:
-        kind = _KINDS[type(error)]
-        stopped = RemovalStopped(error.reason, kind, self._fates.removal(), self._left())
-        raise stopped from (error.__cause__ or error)
+        raise type(error)(error.reason, self._so_far()) from (error.__cause__ or error)
 
 
 def _is_above(orphan: Expected, listed: VersionsOfKey | StorageError) -> bool:

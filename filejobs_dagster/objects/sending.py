@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError, ParamValidationError
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.objects.batch_answer import BatchAnswer
-from filejobs_dagster.objects.deletion import (
+from filejobs_dagster.book.outcomes import (
     AdmissionFailed,
     DeletionStopped,
+    Fate,
+    ItemOutcome,
+    Outcomes,
     ProofRefused,
     StorageRejected,
 )
+from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.objects.batch_answer import BatchAnswer
 from filejobs_dagster.objects.errors import (
     CONDITION_NOT_MET,
     TOO_BUSY,
@@ -40,13 +43,10 @@ from filejobs_dagster.objects.judgement import HOLDS
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
 from filejobs_dagster.objects.manner import abilities_of
 from filejobs_dagster.objects.targets import (
-    Fate,
     Supervisor,
     Target,
     Unsupervised,
     Verdict,
-    deletion_of,
-    kept_of,
 )
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
@@ -74,6 +74,9 @@ _NOT_KNOWN = frozenset({"405", "501", "MethodNotAllowed", "NotImplemented"})
 _MANY_REFUSED = _NOT_KNOWN | frozenset(
     {"400", "InvalidArgument", "InvalidRequest", "MissingContentMD5"}
 )
+
+
+SENT_BEFORE = ", and a request that was sent before may still be carried out"
 
 
 def refuses_many(error: ClientError) -> bool:
@@ -157,6 +160,12 @@ class Deleting:
             for target in alone:
                 self._delete_one(target)
         return self.verdicts
+
+    def outcomes(self) -> Outcomes[str]:
+        """What became of each key so far; for targets without versions."""
+        known = (_outcome_of(target, verdict) for target, verdict in self.verdicts.items())
+        rest = (it for it in self._targets if it not in self.verdicts)
+        return Outcomes((*known, *(ItemOutcome(it.key, Fate.UNANSWERED) for it in rest)))
 
     @contextmanager
     def _proving_each_attempt(self) -> Iterator[None]:
@@ -421,12 +430,14 @@ class Deleting:
         )
 
     def _stopped(self, kind: type[DeletionStopped], reason: str) -> DeletionStopped:
-        return kind(
-            reason,
-            deleted_so_far=deletion_of(self.verdicts),
-            kept=kept_of(self.verdicts),
-            unanswered=[target.key for target in self._targets if target not in self.verdicts],
-        )
+        return kind(reason, self.outcomes())
+
+
+def _outcome_of(target: Target, verdict: Verdict) -> ItemOutcome[str]:
+    reason = verdict.reason
+    if verdict.unsettled and verdict.fate is Fate.KEPT:
+        reason += SENT_BEFORE
+    return ItemOutcome(target.key, verdict.fate, reason, unsettled=verdict.unsettled)
 
 
 class _Withdrawn(Exception):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from filejobs_dagster.objects.deletion import Deletion
+from filejobs_dagster.book.outcomes import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +13,28 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
     from filejobs_dagster.objects.manner import Manner
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An object as it was seen when it was judged.
+
+    Attributes:
+        key: Exact bytes.
+        etag: Without quotes; empty when the server gave none.
+        size: In bytes.
+        modified: Unix milliseconds; -1 when the server did not say.
+        owners: The keys that the object is derived from: while one of them is referenced, it stays.
+        version: Exactly this version is looked at and removed, whatever stands above it; None for
+            the current one, in the manner of the bucket.
+    """
+
+    key: bytes
+    etag: str
+    size: int
+    modified: int
+    owners: tuple[str, ...] = ()
+    version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,23 +77,6 @@ class Target:
                 removed had been a marker itself.
         """
         return Fate.MARKED if marker and self.version is None else Fate.DELETED
-
-
-SENT_BEFORE = ", and a request that was sent before may still be carried out"
-
-
-class Fate(Enum):
-    """What became of a target."""
-
-    DELETED = "deleted"
-    MARKED = "marked"
-    ALREADY_GONE = "already gone"
-    CHANGED = "changed"
-    UNDECIDED = "undecided"
-    UNSEEN = "cannot be looked at"
-    LOCKED = "locked"
-    KEPT = "kept"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -160,30 +164,3 @@ def as_it_is(
         return Verdict(Fate.MARKED)
     looked = manner.versioning == "suspended" and target.key in versions
     return Verdict(Fate.DELETED) if looked else verdict
-
-
-def deletion_of(verdicts: Mapping[Target, Verdict]) -> Deletion:
-    """The verdicts by key, for targets without versions and conditions; `kept_of` has the rest."""
-
-    def all_that_are(fate: Fate) -> tuple[str, ...]:
-        return tuple(target.key for target, it in verdicts.items() if it.fate is fate)
-
-    return Deletion(
-        deleted=all_that_are(Fate.DELETED),
-        marked=all_that_are(Fate.MARKED),
-        already_gone=all_that_are(Fate.ALREADY_GONE),
-        failed={
-            target.key: it.reason
-            for target, it in verdicts.items()
-            if it.fate in (Fate.FAILED, Fate.CHANGED, Fate.LOCKED, Fate.UNDECIDED, Fate.UNSEEN)
-        },
-    )
-
-
-def kept_of(verdicts: Mapping[Target, Verdict]) -> dict[str, str]:
-    """Key to reason, of those that the supervisor did not let go."""
-    return {
-        it.key: f"{verdict.reason}{SENT_BEFORE if verdict.unsettled else ''}"
-        for it, verdict in verdicts.items()
-        if verdict.fate is Fate.KEPT
-    }

@@ -26,6 +26,8 @@ TABLES = (
     "largest",
     "oldest",
     "sources",
+    "named_elsewhere",
+    "unsearched",
 )
 """Lists of rows in a run's detail that its page shows as tables."""
 
@@ -59,6 +61,9 @@ FIRST = (
     "pins",
     "classes",
     "breakers",
+    "named_elsewhere",
+    "unsearched",
+    "search",
     "by_prefix",
     "by_age",
     "largest",

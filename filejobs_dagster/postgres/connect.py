@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -261,6 +261,10 @@ class Database:
             lock_timeout=options.lock_timeout,
             tls={name: value for name, value in tls.items() if value is not None},
         )
+
+    def elsewhere(self, url: str) -> Database:
+        """A database of the operator's, with these limits; its URL holds its TLS."""
+        return replace(self, url=url, tls={})
 
     def connect(self, purpose: str) -> Connection:
         """Open a connection in autocommit mode; transactions are opened by `transaction`.

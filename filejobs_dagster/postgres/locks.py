@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -139,9 +140,16 @@ class Lease:
             self._held()
 
     def release(self) -> None:
-        """Free the locks for good; a broken connection has freed them already."""
+        """Free the locks for good; a broken connection has freed them already.
+
+        They are free when this returns: a server that only sees its client go away frees them a
+        moment later, and the next run would meet a lock that nobody holds.
+        """
         with self._guard:
             self._released = True
+            if self._connection is not None:
+                with suppress(psycopg.Error):
+                    self._connection.rollback()
             self._drop()
 
     def _held(self) -> Connection:

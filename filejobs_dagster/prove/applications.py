@@ -39,13 +39,7 @@ def clean_up(scene: Scene, store: Store) -> Outcome:
     """
 
     def body(at: Workplace) -> Outcome:
-        storage = upload_cleanup.Storage(
-            store.name,
-            store.client,
-            at.gate,
-            at.references,
-            endpoint_url=store.settings.endpoint_url,
-        )
+        storage = upload_cleanup.Storage(store.name, store.client, at.gate, at.references)
         return upload_cleanup.run(at.context, upload_cleanup.Request(), storage)
 
     return run_in_bucket(scene, store, upload_cleanup.JOB, body)

@@ -14,6 +14,7 @@ from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.prove.collector import new_run
 from filejobs_dagster.prove.evidence import NotShown
 from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
     from filejobs_dagster.prove.store import Store
     from filejobs_dagster.settings import SourceSettings
 
-AFTER_LISTING = "Reading all references"
 BEFORE_DELETING = "were seen by an earlier run"
+
+_NOTHING_ELSEWHERE = NamedElsewhereSettings(
+    ignore=[IgnoredColumn(column="*", reason="whoever lends a database has nothing of ours in it")]
+)
+"""A proof reads no table of others, and none keeps what the careless version would lose."""
 
 _ALL_MAY_GO = BreakersSettings(
     max_orphan_fraction=1,
     max_missing_fraction=1,
+    max_named_elsewhere_fraction=1,
     max_ambiguous_fraction=1,
     max_reference_shrink=1,
     max_newer=1_000_000,
@@ -62,7 +68,13 @@ def sweep(
     Raises:
         NotShown: The run never came to the moment.
     """
-    bucket = store.settings.model_copy(update={"min_age": timedelta(0), "sources": list(sources)})
+    bucket = store.settings.model_copy(
+        update={
+            "min_age": timedelta(0),
+            "sources": list(sources),
+            "named_elsewhere": _NOTHING_ELSEWHERE,
+        }
+    )
     log = logging.Logger("filejobs_dagster.prove.sweeps", logging.INFO)  # noqa: LOG001 (one run's)
     waiting = _Waiting(moment)
     log.addHandler(waiting)

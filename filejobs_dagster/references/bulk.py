@@ -116,7 +116,9 @@ class BulkReferences:
                         counts[table.name] = keys.count
                         self._read_awaited(cursor, table, keys.count.rows, awaited)
                     for query in group.queries:
-                        counts[query.name] = self._read_query(cursor, query, sorter, written)
+                        counts[query.name] = self._read_query(
+                            cursor, query, sorter, written, awaited
+                        )
         written.finish()
         kept = self._kept("references", sorter)
         return ReferenceSet(
@@ -151,8 +153,11 @@ class BulkReferences:
         query: OperatorQuery,
         sorter: Sorter[bytes],
         written: Spool,
+        awaited: Sorter[bytes],
     ) -> SourceCount:
-        keys = _Keys(query.transforms, self._owned, sorter, written)
+        # An owner need not be an object, as the key of an upload that may still come.
+        need_none = awaited if query.names_owners else None
+        keys = _Keys(query.transforms, self._owned, sorter, written, need_none)
         with _reading(query.name):
             column = only_column(cursor, query)
         self._copy(cursor, query.name, query.keys(column), keys)
@@ -246,12 +251,14 @@ class _Keys:
         owned: tuple[bytes, ...],
         sorter: Sorter[bytes],
         written: Spool,
+        need_no_object: Sorter[bytes] | None = None,
     ) -> None:
+        self._need_no_object = need_no_object
         self._transforms = transforms
         self._owned = owned
         self._sorter = sorter
         self._written = written
-        self.count = SourceCount()
+        self.count = SourceCount(owners=need_no_object is not None)
 
     def add(self, values: list[bytes]) -> None:
         present = list(filter(None, values))
@@ -267,6 +274,8 @@ class _Keys:
             if changed:
                 self._written.append(changed)
         self._sorter.add(keys)
+        if self._need_no_object is not None:
+            self._need_no_object.add(keys)
         self.count.rows += len(values)
         self.count.keys += len(keys)
         self.count.null_or_empty += len(values) - len(keys)

@@ -14,9 +14,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
-from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key, sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed
 from filejobs_dagster.references.columns import only_column
 from filejobs_dagster.references.copying import copied_blocks
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from filejobs_dagster.postgres.primary import ServerState
     from filejobs_dagster.references.near import ReferenceForms
 
 __all__ = ["ReferenceCheck", "ReferencesUnknown"]
@@ -73,6 +74,7 @@ class ReferenceCheck:
         *,
         schema: str = "public",
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
+        recognise: Callable[[str, ServerState], None] | None = None,
     ) -> None:
         """Prepare the sources; nothing is sent yet.
 
@@ -84,6 +86,8 @@ class ReferenceCheck:
             schema: Where the project's own tables are. The operator's SQL is run with the
                 connection's own search path.
             statement_timeout: Limit of one query.
+            recognise: Told after each transaction which server answered in it at an address that is
+                not the connection's; it raises when that one is not to be believed. None believes.
 
         Raises:
             ReferencesUnknown: A source's SQL is not one query.
@@ -101,8 +105,11 @@ class ReferenceCheck:
         self._connections: dict[str, psycopg.Connection[Any]] = {}
         self._schema = schema
         self._statement_timeout = statement_timeout
+        self._recognise = recognise
         self._columns: dict[str, Column] = {}
         self._sieves: dict[str, tuple[Sieve, float]] = {}
+        self.samples: dict[str, dict[str, bytes]] = {}
+        """What `examine` saw of each source of the operator: keys, with the value of their row."""
 
     def __enter__(self) -> Self:
         return self
@@ -126,20 +133,6 @@ class ReferenceCheck:
         """The SQL of the operator's sources in the project's own database."""
         return tuple(query.source.sql for query in self._queries)
 
-    def preflight(self) -> None:
-        """Ask every source once, before anything is decided.
-
-        Raises:
-            ReferencesUnknown: A source failed, returns other than one column of text or bytea, or
-                has fewer keys than its `min_rows`.
-        """
-        for cursor, tables, queries in self._by_database():
-            for table in tables:
-                self._named_by_table(cursor, table, [])
-            for query in queries:
-                # The very statement that decides later: too slow for one key is too slow.
-                self._named_by_query(cursor, query, [PROBE])
-
     def examine(self) -> tuple[str, ...]:
         """Prove of every source that it answers, shows every row, and knows its own keys.
 
@@ -147,8 +140,10 @@ class ReferenceCheck:
             Remarks, in sentences without a full stop: what of the sources cannot be looked into.
 
         Raises:
-            ReferencesUnknown: As `preflight`; or something in a query may hide rows, and nobody
-                has checked that by hand; or a key that a source yields is none that it knows.
+            ReferencesUnknown: A source failed, returns other than one column of text or bytea, or
+                has fewer keys than its `min_rows`; or something in a query may hide rows, and
+                nobody has checked that by hand; or a key that a source yields is none that it
+                knows.
         """
         remarks: list[str] = []
         for cursor, tables, queries in self._by_database():
@@ -172,7 +167,7 @@ class ReferenceCheck:
                 asked in the same snapshot.
 
         Raises:
-            ReferencesUnknown: As `preflight`; no key of the call may then be deleted.
+            ReferencesUnknown: As `examine`; no key of the call may then be deleted.
         """
         wanted = [key for key in dict.fromkeys(keys) if key]
         if not wanted:
@@ -206,7 +201,7 @@ class ReferenceCheck:
             Key to `referenced by NAMES`, or `ambiguous: near NAME (WHAT DIFFERS)`.
 
         Raises:
-            ReferencesUnknown: As `preflight`; no key of the call may then be deleted.
+            ReferencesUnknown: As `examine`; no key of the call may then be deleted.
         """
         wanted = [key for key in dict.fromkeys(keys) if key]
         if not wanted:
@@ -280,7 +275,12 @@ class ReferenceCheck:
         for url, queries in self._elsewhere.items():
             whom = ", ".join(query.name for query in queries)
             with self._transaction(self._reached(url, whom), whom) as cursor:
+                here = None if self._recognise is None else server_state(cursor)
                 yield cursor, (), queries
+            if self._recognise is not None and here is not None:
+                # Not before: it may look with a connection of its own, which a pool of one lacks.
+                with _answering(whom):
+                    self._recognise(url, here)
 
     def _reached(self, url: str, whom: str) -> psycopg.Connection[Any]:
         """The check's own connection to a database, opened again when it has broken."""
@@ -372,6 +372,7 @@ class ReferenceCheck:
             key = _as_text(query.transforms.apply(value))
             if key:
                 keys.setdefault(key, value)
+        self.samples[query.name] = keys
         # The very statement that decides later: too slow for some keys is too slow.
         known = set(self._named_by_query(cursor, query, list(keys) or [PROBE]))
         unknown = [key for key in keys if key not in known]

@@ -20,7 +20,7 @@ class Source(Protocol):
     """A query for keys in use: an entry of `sources` in `filejobs.yaml`.
 
     It may have more, which is read where it is there: `database` (with `url`, a secret) when the
-    query is asked elsewhere, `transforms` and `recheck_sql`.
+    query is asked elsewhere, `transforms`, `recheck_sql` and `names`.
     """
 
     @property
@@ -127,6 +127,11 @@ class OperatorQuery:
         """The operator's own check of keys, which stands instead of the query's values."""
         recheck: str | None = getattr(self.source, "recheck_sql", None)
         return recheck
+
+    @property
+    def names_owners(self) -> bool:
+        """True when it returns what rewrites lead to, which need not be an object."""
+        return getattr(self.source, "names", "keys") == "owners"
 
     @property
     def rows_checked_by_hand(self) -> bool:

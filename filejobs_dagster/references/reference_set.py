@@ -24,6 +24,7 @@ class SourceCount:
         keys: Those that name a key, equal ones counted each time.
         null_or_empty: Those that name nothing, as they are or after the transforms.
         in_owns: Those of the keys that lie in the owned prefixes that the read was told.
+        owners: True when they are owners of objects, by rewrites, and need not be objects.
         samples: A few of the keys, in the order in which they came: a re-check that knows none
             of them does not ask what the source says.
     """
@@ -32,6 +33,7 @@ class SourceCount:
     keys: int = 0
     null_or_empty: int = 0
     in_owns: int = 0
+    owners: bool = False
     samples: tuple[bytes, ...] = ()
 
 
@@ -64,5 +66,5 @@ class ReferenceSet:
         return self._written.blocks()
 
     def awaited(self) -> Iterator[Block]:
-        """The keys of the project's own rows whose upload may never have come; in order."""
+        """Keys that need no object: of uploads that may never have come, and owners; in order."""
         return self._awaited.blocks()

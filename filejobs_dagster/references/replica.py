@@ -67,17 +67,18 @@ def catch_up(
             was promoted itself, or lags behind for too long.
         psycopg.Error: One of the two could not be asked.
     """
-    if _system(primary) != _system(replica):
+    with primary.cursor() as cursor:
+        first = server_state(cursor)
+    with replica.cursor() as cursor:
+        second = server_state(cursor)
+    # A replica has the database under the same number.
+    if (first.system_identifier, first.database) != (second.system_identifier, second.database):
         raise ReferencesUnknown(
             f"read_from of {whom} leads to another database cluster, or to another database of "
             "it, not to a streaming replica of the one that the sources belong to, so how old its "
             "rows are cannot be known. Give such sources a `database` of their own, which is their "
             "primary, or drop read_from."
         )
-    with primary.cursor() as cursor:
-        first = server_state(cursor)
-    with replica.cursor() as cursor:
-        second = server_state(cursor)
     if second == first and not second.in_recovery:
         return None
     if not second.in_recovery:
@@ -125,18 +126,6 @@ def _not_there(whom: str, place: _Place, wanted: int, timeline: int | None, wait
         "pg_read_all_stats, the role sees it at once). Let read_from lead to a standby of the "
         "primary, wait for that point, or drop it."
     )
-
-
-def _system(connection: psycopg.Connection[Any]) -> tuple[int, int]:
-    """The cluster and the database in it, which a replica has under the same number."""
-    identifier, database = one(
-        connection.execute(
-            b"SELECT system_identifier,"
-            b" (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
-            b" FROM pg_catalog.pg_control_system()"
-        )
-    )
-    return int(identifier), int(database)
 
 
 def _written(primary: psycopg.Connection[Any]) -> int:

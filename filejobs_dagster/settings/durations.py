@@ -144,3 +144,13 @@ Duration = Annotated[timedelta, BeforeValidator(_age), _WRITTEN, _SCHEMA]
 
 Wait = Annotated[timedelta, BeforeValidator(_wait), _WRITTEN, _SCHEMA]
 """The same for what only waits, so that no bytes go earlier when it is short."""
+
+
+def in_words(duration: timedelta) -> str:
+    """A duration as the settings write it; one with a fraction, which no setting has, in seconds.
+
+    Those who call the job from Python may pass one.
+    """
+    if duration.microseconds:
+        return f"{duration.total_seconds():g}s"
+    return format_duration(duration)

@@ -20,7 +20,7 @@ from pydantic import (
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
-from filejobs_dagster.settings.durations import Wait
+from filejobs_dagster.settings.durations import Wait, duration_in, format_duration
 from filejobs_dagster.settings.job import Around, JobSettings
 from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
 from filejobs_dagster.settings.secrets import Secret
@@ -39,6 +39,15 @@ from filejobs_dagster.settings.values import Day, Folder, Identifier, Installati
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
+
+_TIMEOUTS = ("statement_timeout", "lock_timeout")
+_WITHOUT = {
+    # libpq verifies nothing there, even where a server's certificate is known.
+    "sslrootcert": ("disable", "allow", "prefer"),
+    "sslcert": ("disable",),
+    "sslkey": ("disable",),
+}
+"""With which `sslmode` a file of certificates means nothing."""
 
 
 class DatabaseSettings(Section):
@@ -92,6 +101,30 @@ class DatabaseSettings(Section):
         description="Passed through to libpq: the file of the client's private key.",
         examples=["/run/secrets/filejobs.key"],
     )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Find what another line takes all effect from."""
+        statement, lock = (duration_in(said.get(key)) for key in _TIMEOUTS)
+        if statement is not None and lock is not None and lock >= statement:
+            yield (
+                ("lock_timeout",),
+                mistake(
+                    "the whole statement, its wait for locks included, may take no longer: it "
+                    "never ends a statement",
+                    f"write less than the {format_duration(statement)} of statement_timeout",
+                ),
+            )
+        mode = said.get("sslmode")
+        for key in ("sslrootcert", "sslcert", "sslkey"):
+            if said.get(key) is not None and mode in _WITHOUT[key]:
+                yield (
+                    (key,),
+                    mistake(
+                        f"with sslmode: {mode} it is not looked at",
+                        "write sslmode: verify-full, or leave it out",
+                    ),
+                )
 
 
 def _jobs(said: Any, info: ValidationInfo) -> dict[str, JobSettings]:

@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
 from filejobs_dagster.objects.prefixes import MARKERS, overlap
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Duration, Wait
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Steps, at, mistake, shown
 from filejobs_dagster.settings.rules import (
@@ -97,6 +97,19 @@ class SourceSettings(Section):
         examples=["select key from unnest($1::text[]) as key join asset on asset.path = key"],
     )
 
+    names: Literal["keys", "owners"] = Field(
+        default="keys",
+        description="What the query returns: keys of objects, or owners (stems, folders, run ids) "
+        "that `rewrites` lead to. An owner need not be an object: it never counts as missing.",
+        examples=["owners"],
+    )
+    keys_checked_by_hand: StrictBool = Field(
+        default=False,
+        description="You have made sure that this query is right although none of the keys that "
+        "were looked at lies in owns, or none has an object. Without it live runs refuse such a "
+        "source: a missing transform looks the same.",
+        examples=[False],
+    )
     rows_checked_by_hand: StrictBool = Field(
         default=False,
         description="You have made sure that the foreign tables and the functions of this query "
@@ -124,6 +137,42 @@ class SourceSettings(Section):
                     "write the column without quotes, or in double ones",
                 ),
             )
+
+
+class IgnoredColumn(Section):
+    """A column whose names keep no object."""
+
+    column: Text = Field(
+        description="schema.table.column, with * for anything.",
+        examples=["public.post_history.body", "*.tenant_id"],
+    )
+    reason: Text = Field(
+        description="Why what stands there keeps no object: a history, a cache. Or why it need "
+        "not be searched, where it cannot be.",
+        examples=["the history of deleted posts"],
+    )
+
+
+class NamedElsewhereSettings(Section):
+    """The search for the names of orphans in all columns of the databases."""
+
+    ignore: list[IgnoredColumn] = Field(
+        default_factory=list,
+        description="Columns that are not searched. What cannot be searched (no right, bytes, too "
+        "large for max_time) must stand here, or no live run deletes an orphan.",
+        examples=[[{"column": "public.post_history.body", "reason": "deleted posts"}]],
+    )
+    max_time: Annotated[Wait, between(timedelta(seconds=1), timedelta(days=1))] = Field(
+        default=timedelta(minutes=10),
+        description="How long one search may take. It reads about 50 MB in a second, smallest "
+        "tables first; what it did not reach is named.",
+        examples=["10m"],
+    )
+    databases: list[OtherDatabase] = Field(
+        default_factory=list,
+        description="Further databases to search, beside the project's own and those of sources.",
+        examples=[[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}]],
+    )
 
 
 class BucketSettings(Section):
@@ -233,6 +282,12 @@ class BucketSettings(Section):
             ]
         ],
     )
+    named_elsewhere: NamedElsewhereSettings = Field(
+        default_factory=NamedElsewhereSettings,
+        description="The search for the names of orphans in columns that no source reads. What is "
+        "found keeps its object.",
+        examples=[{"max_time": "10m"}],
+    )
     purge_versions: StrictBool = Field(
         default=False,
         description="True removes all versions of an orphan in a versioned bucket. False leaves a "
@@ -268,6 +323,7 @@ class BucketSettings(Section):
         yield from _credentials(said)
         yield from repeated_names(said.get("sources"), "sources", "source")
         yield from repeated_names(said.get("rewrites"), "rewrites", "rewrite")
+        yield from _owners_of_nothing(said)
         yield from _owned_markers(said)
 
 
@@ -319,12 +375,38 @@ def owner_of(key: str, entry: str, buckets: Mapping[str, Mapping[str, Any]]) -> 
     return None
 
 
+def _owners_of_nothing(said: Mapping[str, Any]) -> Iterator[Found]:
+    """Find sources of owners in a bucket that has no rule by which an object has an owner."""
+    if said.get("rewrites"):
+        return
+    for index, source in enumerate(items(said.get("sources"))):
+        if part(source, "names") == "owners":
+            yield (
+                ("sources", index, "names"),
+                mistake(
+                    "owners keep objects by `rewrites`, and this bucket has none: nothing would "
+                    "be kept by this source",
+                    "write the rewrite that leads from an object to its owner, or names: keys",
+                ),
+            )
+
+
 def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:
     whole = said.get("owns_whole_bucket") is True
     if said.get("owns_nothing") is True:
         for key in ("owns", "owns_whole_bucket"):
             if said.get(key):
                 yield (key,), mistake("it stands beside owns_nothing: true", "keep one of the two")
+        for key in ("protect", "sources", "shape", "rewrites", "purge_versions"):
+            if said.get(key):
+                yield (
+                    (key,),
+                    mistake(
+                        "it stands beside owns_nothing: true, and so it does nothing: nothing is "
+                        "ever deleted here",
+                        "leave it out, or write what is owned",
+                    ),
+                )
     elif whole and "owns" in said:
         yield (
             ("owns",),

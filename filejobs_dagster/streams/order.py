@@ -6,7 +6,7 @@ import operator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.streams.blocks import Item, key_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from filejobs_dagster.audit.keys import (
     generate,
     private_text,
     read_signer,
-    signer_from_environment,
     signer_from_file,
 )
 from filejobs_dagster.audit.note import (
@@ -141,10 +140,7 @@ def test_no_error_and_no_text_shows_the_private_key() -> None:
         pickle.dumps(signer)
 
 
-def test_the_key_comes_from_a_variable_or_from_a_file_of_its_owner(tmp_path: Path) -> None:
-    assert signer_from_environment("K", {"K": PETERS_KEY + "\n"}).name == "PeterNeumann"
-    with pytest.raises(UnusableKey, match="not set"):
-        signer_from_environment("K", {})
+def test_a_key_in_a_file_is_its_owner_s_alone(tmp_path: Path) -> None:
     file = tmp_path / "key"
     with pytest.raises(UnusableKey, match="FileNotFound"):
         signer_from_file(file)

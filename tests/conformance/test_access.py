@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import BucketUnavailable, check_access, read_versioning
-from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
 from tests.conformance.ceph import OWNER, Account, Ceph
 from tests.conformance.gateway import client_of, listed, put, set_policy, statement
 from tests.objects.deleting import delete_objects
+from tests.objects.grouped import Deletion
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -65,7 +66,7 @@ def test_a_missing_bucket_is_named_by_every_question(owner: S3Client) -> None:
 def test_nothing_is_called_deleted_in_a_missing_bucket(owner: S3Client, key: str) -> None:
     with pytest.raises(StorageRejected, match="NoSuchBucket") as caught:
         delete_objects(owner, NO_BUCKET, [key])
-    assert caught.value.deleted_so_far == Deletion()
+    assert caught.value.so_far == Deletion()
     assert caught.value.unanswered == (key,)
 
 
@@ -89,7 +90,7 @@ def test_wrong_credentials_stop_the_deletion(
     put(owner, bucket, [key])
     with pytest.raises(StorageRejected, match=code) as caught:
         delete_objects(client_of(ceph.endpoint_url, account), bucket, [key, "files/other"])
-    assert caught.value.deleted_so_far == Deletion()
+    assert caught.value.so_far == Deletion()
     assert set(caught.value.unanswered) == {key, "files/other"}
     assert listed(owner, bucket) == [key]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects.deletion import Deletion
 from tests.conformance.ceph import OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
 from tests.objects.deleting import delete_objects
+from tests.objects.grouped import Deletion
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest

@@ -11,8 +11,9 @@ import pytest
 from filejobs_dagster.door.probe import probe
 from filejobs_dagster.objects.identity import compare, expected
 from filejobs_dagster.objects.manner import Abilities, Manner, manner_of
-from filejobs_dagster.objects.removal import Expected, Removal
+from filejobs_dagster.objects.targets import Expected
 from tests.conformance.gateway import listed, put, set_policy, statement, versions
+from tests.objects.grouped import Removal
 from tests.objects.odd_keys import ODD_KEYS
 from tests.objects.orphans import gate_on, no_proof_needed, seen
 

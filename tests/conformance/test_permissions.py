@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.deletion import Deletion, StorageRejected
 from tests.conformance.gateway import listed, put, set_policy, statement
 from tests.objects.deleting import delete_objects
+from tests.objects.grouped import Deletion
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -39,7 +40,7 @@ def test_a_user_without_the_right_to_delete_stops_the_deletion(
     with pytest.raises(StorageRejected, match="AccessDenied") as caught:
         delete_objects(guest, filled_bucket, [*KEYS, *ALONE])
 
-    assert caught.value.deleted_so_far == Deletion()
+    assert caught.value.so_far == Deletion()
     assert set(caught.value.unanswered) == {*KEYS, *ALONE}
     assert set(listed(owner, filled_bucket)) == {*KEYS, *ALONE}
 

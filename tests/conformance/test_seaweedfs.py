@@ -76,7 +76,7 @@ def test_the_gate_lets_neither_go(
     connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', 'files//b')")
     gate = gate_on(client, connection, bucket)
     result = gate.delete(["files//a", "files/b", "files/c"], no_proof_needed)
-    assert result.deletion.deleted == ("files/c",)
+    assert result.deleted == ("files/c",)
     assert set(result.kept) == {"files//a", "files/b"}
     orphan = seen(client, bucket, "files/b")
     removal = gate.remove([orphan], no_proof_needed, Manner(conditional="honoured"))

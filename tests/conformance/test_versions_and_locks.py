@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.objects.deletion import Deletion
 from tests.conformance.gateway import listed, put, versions
 from tests.objects.deleting import delete_objects
+from tests.objects.grouped import Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

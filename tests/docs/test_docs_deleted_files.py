@@ -9,17 +9,19 @@ import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.collecting import totals
-from filejobs_dagster.jobs.collecting.bookkeeping import MOST_KEYS_IN_AN_EVENT
-from filejobs_dagster.jobs.collecting.removal import WHY_STOPPED
+from filejobs_dagster.book.bookkeeping import MOST_KEYS_IN_AN_EVENT
+from filejobs_dagster.book.outcomes import WHY_STOPPED
+from filejobs_dagster.book.totals import KEPT
+from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.deleted_files import collection
-from filejobs_dagster.jobs.deleted_files.bookkeeping import MISSING
+from filejobs_dagster.jobs.deleted_files.collection import MISSING
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, blocks, page
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +85,7 @@ def test_the_example_of_the_page_works_and_every_field_of_its_records_is_explain
         "INSERT INTO thumbnail SELECT id, replace(storage_key, '/', '/thumbnails/') FROM file"
     )
     job = build_definitions(installation.loaded()).resolve_job_def(JOB)
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         for asked in ({}, {"filejobs/mode": "live"}):
             assert job.execute_in_process(instance=instance, tags=asked).success
 
@@ -102,11 +104,11 @@ def test_every_class_and_every_reason_to_stop_is_explained() -> None:
         for name, value in vars(gate).items()
         if name.isupper() and not name.startswith("_") and isinstance(value, str)
     }
-    both = fates | {f"{totals.KEPT}{reason}" for reason in reasons}
+    both = fates | {f"{KEPT}{reason}" for reason in reasons}
     said = explained()
     assert both | {totals.WON_BY_OTHERS, totals.CLAIM_REFUSED} <= said
     assert {f"{totals.DERIVED}{fate}" for fate in both} <= said
-    assert f"{totals.DERIVED}{totals.KEPT}{collection.OUTLIVED}" in said
+    assert f"{totals.DERIVED}{KEPT}{collection.OUTLIVED}" in said
     for reason in ("limit", "max_runtime", *WHY_STOPPED.values()):
         assert f"`{reason}`" in PAGE
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.multipart_uploads import aborts, totals
+from filejobs_dagster.book.totals import Totals
+from filejobs_dagster.jobs.multipart_uploads import aborts
+from filejobs_dagster.jobs.multipart_uploads import detail as totals
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.objects.multipart.aborting import MOST_ABORTS
 from filejobs_dagster.objects.multipart.backstop import rule_to_add
@@ -50,7 +52,7 @@ def test_every_field_of_a_record_is_explained(*, live: bool) -> None:
         *("bucket", "cutoff", "progress", "explained", "swept", "oldest_left"),
         *("backstop", "backstop_state", "backstop_rule", "truncated", "stopped_reason"),
     }
-    assert set(totals.Totals(live=live).as_detail()) | facts <= explained
+    assert set(totals.detail_of(Totals(live=live))) | facts <= explained
 
 
 def test_the_rule_that_the_page_shows_is_the_one_that_a_run_prints() -> None:

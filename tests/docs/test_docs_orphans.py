@@ -9,7 +9,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.storage_orphans import removal, totals
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
+from filejobs_dagster.jobs.storage_orphans import detail as totals
+from filejobs_dagster.jobs.storage_orphans import removal
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import CLASSES
 from filejobs_dagster.jobs.storage_orphans.listed_csv import COLUMNS
@@ -18,6 +20,7 @@ from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +69,7 @@ def installation(
 def test_every_field_of_a_record_is_explained(installation: Installation) -> None:
     installation.reserve("files/1")
     job = build_definitions(installation.loaded()).resolve_job_def("storage_orphans")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         assert job.execute_in_process(instance=instance).success
         job.execute_in_process(
             instance=instance, tags={"filejobs/mode": "live"}, raise_on_error=False
@@ -81,7 +84,7 @@ def test_every_class_every_breaker_every_column_and_every_reason_to_stop_is_expl
     assert set(CLASSES) <= explained()
     assert set(BREAKERS) <= explained()
     assert set(COLUMNS) <= explained()
-    for word in (removal.LIMIT, removal.MAX_RUNTIME, removal.OLDER_TRANSACTIONS,
+    for word in (LIMIT, MAX_RUNTIME, removal.OLDER_TRANSACTIONS,
                  totals.CHANGED, totals.LOCKED, totals.FAILED, totals.WON_BY_OTHERS,
                  totals.UNANSWERED):  # fmt: skip
         assert f"`{word}`" in PAGE

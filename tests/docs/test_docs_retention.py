@@ -10,7 +10,8 @@ import psycopg
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.table_retention import indexes, partitions, record, work
+from filejobs_dagster.jobs.table_retention import detail as record
+from filejobs_dagster.jobs.table_retention import indexes, partitions, work
 from filejobs_dagster.jobs.table_retention.retention import MOST_COUNTED
 from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.orchestration.build import build_definitions
@@ -18,6 +19,7 @@ from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
 from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +89,7 @@ def first_column() -> set[str]:
 
 def test_the_five_examples_do_what_the_page_says(installation: Installation) -> None:
     job = build_definitions(installation.loaded()).resolve_job_def("table_retention")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         assert job.execute_in_process(instance=instance).success
         live = job.execute_in_process(instance=instance, tags={"filejobs/mode": "live"})
         assert live.success

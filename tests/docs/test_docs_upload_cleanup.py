@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.upload_cleanup import totals
+from filejobs_dagster.jobs.upload_cleanup import detail as totals
 from filejobs_dagster.jobs.upload_cleanup.removal import WHY_STOPPED
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.orchestration.config import config_of

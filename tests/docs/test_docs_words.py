@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,10 +10,10 @@ import dagster as dg
 import pytest
 import yaml
 
+from filejobs_dagster.book.outcomes import WHY_STOPPED
+from filejobs_dagster.book.totals import KEPT, MOST_REFUSED_IN_A_ROW, SAMPLE
 from filejobs_dagster.cli.main import Commands
-from filejobs_dagster.jobs.collecting import totals
-from filejobs_dagster.jobs.collecting.removal import MOST_REFUSED_IN_A_ROW, WHY_STOPPED
-from filejobs_dagster.jobs.collecting.totals import SAMPLE
+from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.upload_reservations import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
 from filejobs_dagster.ledger.mirror import SILENCE
@@ -34,6 +33,7 @@ from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import read_settings
 from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,7 @@ def test_every_field_of_a_record_is_explained(
     installation.reserve("elsewhere/3")
     explained = _first_column(COLLECTOR)
     job = definitions.resolve_job_def("upload_reservations")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         for asked in ({}, {"filejobs/mode": "live"}):
             assert job.execute_in_process(instance=instance, tags=asked).success
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
@@ -103,13 +103,13 @@ def test_every_field_of_a_record_is_explained(
 
 
 def test_every_class_is_explained() -> None:
-    noted = set(re.findall(r'note(?:_measured)?\(\s*"([^"]+)"', inspect.getsource(totals)))
+    noted = set(totals.LET_GO)
     assert noted == {"deleted", "marked", "already gone"}
     named = {totals.WOULD_COLLECT, totals.WON_BY_OTHERS, totals.CLAIM_REFUSED,
              totals.NEVER_ARRIVED, totals.BYTES_LEFT}  # fmt: skip
     reasons = _constants_of_the_gate()
     assert "ambiguous path" in reasons
-    kept = {f"{totals.KEPT}{reason}" for reason in reasons}
+    kept = {f"{KEPT}{reason}" for reason in reasons}
     missing = (noted | named | kept) - _first_column(COLLECTOR)
     assert not missing
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.thorough
 
-MARKER = "bucket uploads marker"
-CONDITION = "bucket uploads server"
+MARKER = "door marker"
+SERVER = "door server"
+PROBE = "probe uploads"
 
 
 class Patient:
@@ -85,6 +86,13 @@ def patient(
         ({"upload_reservations": {"by_hand": True, "mode": "live"}}, "failed"),
         ({"upload_reservations": {"by_hand": True}}, "warning"),
         ({"run_history": {"by_hand": True, "keep": "90d"}}, "ok"),
+        (
+            {
+                "run_history": {"by_hand": True, "keep": "90d", "mode": "live"},
+                "storage_orphans": {"by_hand": True},
+            },
+            "warning",
+        ),
     ],
 )
 def test_a_bucket_that_nobody_adopted_matters_as_much_as_the_job_that_deletes_from_it(
@@ -103,7 +111,7 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
     finding = patient.finding(MARKER)
     assert finding is not None
     assert (finding.verdict, "counter 1" in finding.found) == ("ok", True)
-    condition = patient.finding(CONDITION)
+    condition = patient.finding(SERVER)
     assert condition is not None
     assert "not tried yet" in condition.found
     kept = "SELECT conditional_delete FROM bucket_adoption"
@@ -115,7 +123,7 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
     assert connection.execute(kept).fetchone() == ("single only",)
     listed = s3_client.list_objects_v2(Bucket=bucket)["Contents"]
     assert [entry["Key"] for entry in listed] == ["filejobs-adopted/patient.json"]
-    condition = patient.finding(CONDITION)
+    condition = patient.finding(SERVER)
     assert condition is not None
     assert "(tried 2" in condition.found
 
@@ -123,7 +131,9 @@ def test_an_adopted_bucket_is_well_and_the_doctor_probes_only_when_told_to(
 def test_a_bucket_that_nobody_adopted_is_not_probed(
     patient: Patient, bucket: str, s3_client: S3Client
 ) -> None:
-    assert patient.finding(CONDITION, probe=True) is None
+    finding = patient.finding(PROBE, probe=True)
+    assert finding is not None
+    assert finding.verdict == "skipped"
     assert "Contents" not in s3_client.list_objects_v2(Bucket=bucket)
 
 
@@ -139,5 +149,6 @@ def test_a_bucket_of_somebody_else_fails_and_is_not_probed(
         "failed",
         True,
     )
-    assert "filejobs bucket inspect uploads" in finding.advice
-    assert patient.finding(CONDITION, probe=True) is None
+    probed = patient.finding(PROBE, probe=True)
+    assert probed is not None
+    assert probed.verdict == "skipped"

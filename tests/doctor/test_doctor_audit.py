@@ -1,4 +1,4 @@
-"""What the doctor says of keys, pins, clocks and rights of the audit chain."""
+"""What the doctor says of keys, pins and rights of the audit chain."""
 
 from __future__ import annotations
 
@@ -66,11 +66,9 @@ def test_a_whole_set_up_is_well(auditor: Auditor) -> None:
         "audit key",
         "audit public keys",
         "audit pins",
-        "audit pins clock",
     }
     assert "origin test/audit; test/audit (" in found["audit key"].found
     assert "COMPLIANCE" in found["audit pins"].found
-    assert "s apart" in found["audit pins clock"].found
     said = " ".join(one.found for one in found.values())
     assert private_text(SIGNER) not in said
 
@@ -118,7 +116,7 @@ def test_a_place_that_does_not_answer_is_a_failure(auditor: Auditor) -> None:
 
 def test_a_bucket_in_which_nothing_is_collected_may_keep_versions(auditor: Auditor) -> None:
     entry = auditor.settings.buckets["pins"]
-    found = check_bucket("pins", entry, auditor.installation.database, None)
+    found = check_bucket("pins", entry)
     said = {one.check: one for one in found}["bucket pins versioning"]
     assert (said.verdict, said.found) == ("ok", "nothing is ever collected here")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.door import adoption
+from filejobs_dagster.door import adoption, marker
 from filejobs_dagster.door.adoption import (
     Adopted,
     Place,
@@ -20,7 +20,12 @@ from filejobs_dagster.door.adoption import (
     raise_counter,
     remember_probe,
 )
-from filejobs_dagster.door.marker import Marker, read_marker, write_new_marker
+from filejobs_dagster.door.marker import (
+    Marker,
+    read_marker,
+    search_markers,
+    write_new_marker,
+)
 from filejobs_dagster.door.probe import Probe
 from filejobs_dagster.door.refusals import (
     AdoptionRefused,
@@ -452,6 +457,45 @@ def test_a_bucket_that_an_older_version_adopted_goes_on_and_moves_with_the_first
     assert (moved.marker.key, moved.marker.counter, moved.marker.owns) == (KEY, 2, OWNS)
     # What is left of the old one counts no more, here and for others.
     assert check(place).marker.key == KEY
+
+
+@pytest.mark.parametrize("key", ["other.json", "ops/other", "files/.other"])
+def test_adopting_finds_an_older_marker_at_a_key_that_nothing_points_at(
+    place: Place, key: str
+) -> None:
+    write_older(place, key, installation="globex")
+    for other in ("files/a", "files/b.json", "ops/c.json"):
+        place.client.put_object(Bucket=place.bucket, Key=other, Body=b'{"filejobs": 1}')
+    with pytest.raises(WrongBucket, match=f"'globex'.*its marker is '{key}'"):
+        adopt(place, by=BY)
+    with pytest.raises(WrongBucket):
+        adopt(place, by=BY, again="nothing overrides that")
+    # CONTROL: by what the settings point at alone the bucket is nobody's.
+    with pytest.raises(NotAdopted):
+        check(place)
+
+
+def test_an_older_marker_of_our_own_that_the_settings_forgot_still_counts(place: Place) -> None:
+    write_older(place, "ops/other.json", counter=7)
+    with pytest.raises(DatabaseRestored, match="counts 7"):
+        adopt(place, by=BY)
+    assert adopt(place, by=BY, again="restored, and looked through").marker.counter == 8
+
+
+def test_how_far_an_adoption_has_looked_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        place.client.put_object(Bucket=place.bucket, Key=f"{number}/a/b/deep", Body=b"deep")
+        place.client.put_object(Bucket=place.bucket, Key=f"{number}/small", Body=b"small")
+    monkeypatch.setattr(marker, "MOST_READ", 2)
+    searched = adopt(place, by=BY).searched
+    assert searched is not None
+    assert (searched.keys, searched.small, searched.complete) == ((), 3, False)
+    assert "there are more than were looked at" in str(searched)
+    monkeypatch.setattr(marker, "MOST_LISTED", 2)
+    assert search_markers(place.client, place.bucket).small == 1
+    assert adopt(place, by=BY).searched is None, "what is adopted is not searched again"
 
 
 def test_an_older_marker_of_somebody_else_may_own_anything_until_it_moves(place: Place) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
 import pytest
 
 from filejobs_dagster.door import door
@@ -16,6 +15,7 @@ from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.postgres.migrate import migrate
 from tests.door.faketime import ServerWithClock, server_with_clock
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 from tests.orchestration.conftest import Code, failure_of
 from tests.orchestration.test_foreign_bucket import cancelled
 
@@ -48,7 +48,7 @@ def world(
     name = f"test_{uuid.uuid4().hex}"
     url = clock.server.create_database(name, "migrated")
     installation = make_installation(tmp_path, url, bucket, s3_client, s3_server)
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         yield Code(installation, instance)
     clock.jump(0)
     clock.server.drop_database(name)

@@ -105,6 +105,20 @@ def test_clocks_that_agree_are_all_named(at: Look) -> None:
     assert f"the server of bucket {at.buckets[0].settings.bucket!r} 0.0 s apart" in said
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(50, 0), (70, 1), (-70, 1), (290, 1)])
+def test_clocks_that_are_near_enough_and_not_the_same_are_worth_a_word(
+    at: Look,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    seconds: int,
+    said: int,
+) -> None:
+    shifted(monkeypatch, bucket=timedelta(seconds=seconds))
+    found = Clocks().look(at)
+    assert [line.count("synchronise both clocks") for line in caplog.messages] == [1] * said
+    assert found.count("synchronise both clocks") == said
+
+
 @pytest.mark.parametrize(
     ("wrong", "moved"),
     [("the database", {"database": MONTH}), ("the server of bucket", {"bucket": -MONTH})],

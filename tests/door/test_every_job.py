@@ -24,8 +24,9 @@ from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.registry import BY_NAME, JOBS
-from tests.installation import Installation, make_installation
+from tests.installation import Installation
 from tests.orchestration.conftest import failure_of
+from tests.own_tables import OwnTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,8 +108,26 @@ def source_without_a_table(installation: Installation, _: pytest.MonkeyPatch) ->
         del bucket["sources"]
 
 
+@contextmanager
+def left_behind(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
+    """A live run has seen a database of the operator's on a later timeline."""
+    bucket = installation.document["buckets"]["uploads"]
+    address = {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}
+    bucket["sources"] = [
+        {"name": "app", "sql": "select 'x' where false", "min_rows": 0, "database": address}
+    ]
+    assert run(installation, "deleted_files", "live")[0].ok
+    installation.execute("UPDATE watched_database SET timeline = timeline + 1")
+    try:
+        yield
+    finally:
+        del bucket["sources"]
+        installation.execute("DELETE FROM watched_database")
+
+
 FAULTS: dict[str, Fault] = {
     "marker": restored,
+    "databases": left_behind,
     "tables": without_a_constraint,
     "doubt": doubted,
     "commits": asynchronous,
@@ -135,7 +154,7 @@ def world(
     client.create_bucket(Bucket=bucket)
     url = postgres_server.create_database(name, template_database)
     folder: Path = tmp_path_factory.mktemp("door")
-    installation = make_installation(folder, url, bucket, client, s3_server)
+    installation = OwnTables(folder, url, bucket, client, s3_server.endpoint_url, app_url=url)
     installation.adopt()
     yield installation
     postgres_server.drop_database(name)
@@ -155,6 +174,10 @@ def run(world: Installation, job: str, mode: Mode, *, guards: tuple[Guard, ...] 
     log = logging.getLogger("door")
     outcome = conduct(Ticket(identity), world.database, body, log, door=passed)
     return outcome, bool(began)
+
+
+def guards_of(job: str) -> set[str]:
+    return {guard.name for guard in GUARDS if guard.protects & BY_NAME[job].touches}
 
 
 def test_every_guard_has_a_fault_that_shows_it_refusing() -> None:
@@ -177,9 +200,7 @@ def test_without_a_fault_every_live_run_is_let_in_and_counted(
     assert began
     counted = world.value("SELECT counter FROM bucket_adoption") - before
     assert counted == (1 if BY_NAME[job].deletes_bytes else 0)
-    assert set(outcome.detail["door"]) == {
-        guard.name for guard in GUARDS if guard.protects & BY_NAME[job].touches
-    }
+    assert set(outcome.detail["door"]) == guards_of(job)
 
 
 @pytest.mark.parametrize("guard", sorted(FAULTS))
@@ -195,6 +216,8 @@ def test_a_fault_refuses_every_live_run_before_it_begins_and_dry_ones_say_so(
         assert not outcome.ok
         assert not began, "the run had begun its work"
         assert "othing was" in outcome.error, "the message says that nothing was touched"
+        assert outcome.detail["door"][guard].startswith("refused: ")
+        assert set(outcome.detail["door"]) == guards_of(job), "what else was found is recorded too"
         dry, began = run(world, job, "dry")
         assert dry.ok, dry.error
         assert began

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -18,6 +21,8 @@ from tests.objects.scripted import XML, Answer, Request, ScriptedS3, errors, res
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
 
 MARKER = "filejobs-adopted.json"
 ETAG = "0123456789abcdef0123456789abcdef"
@@ -208,6 +213,30 @@ def test_killed_in_the_middle_it_leaves_one_object_which_the_next_one_removes(
     monkeypatch.undo()
     probe(scripted_client, "acme", MARKER)
     assert server.there == set()
+
+
+KILLED = """
+import os, signal, sys
+from filejobs_dagster.door import probe
+from filejobs_dagster.objects.client import make_client
+from tests.objects.buckets import BucketForTests
+
+endpoint, bucket, marker = sys.argv[1:]
+probe._folds_slashes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+probe.probe(make_client(BucketForTests(endpoint_url=endpoint)), bucket, marker)
+"""
+
+
+@pytest.mark.thorough
+def test_a_process_that_is_killed_leaves_one_object_however_often_and_the_next_one_none(
+    s3_server: EmbeddedS3, client: S3Client, bucket: str
+) -> None:
+    command = [sys.executable, "-c", KILLED, s3_server.endpoint_url, bucket, MARKER]
+    for _ in range(2):
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        assert keys_of(client, bucket) == {f"{MARKER}.probe-object/x"}
+    assert probe(client, bucket, MARKER).leftover is None
+    assert keys_of(client, bucket) == set()
 
 
 def test_beside_what_an_earlier_probe_could_not_remove_no_other_object_is_written(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
 import psycopg
 import pytest
 
@@ -25,6 +24,7 @@ from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.registry import BY_NAME, JOBS
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 from tests.objects.buckets import BucketForTests
 from tests.orchestration.conftest import Code, failure_of
 from tests.orchestration.test_foreign_bucket import cancelled, reserved, soft_deleted
@@ -143,7 +143,7 @@ def world(
     )
     prepare(installation)
     installation.adopt()
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         code = Code(installation, instance)
         code.adopted = False
         # Without a seal a dry trim has nothing to say.
@@ -209,7 +209,7 @@ def test_two_live_runs_that_found_nothing_still_tell_the_database_that_was_resto
 ) -> None:
     """Nine files, and nothing due; then the database is as it was when the bucket was adopted."""
     installation = adopted_world(tmp_path, database_url, bucket, s3_client, s3_server)
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         code = Code(installation, instance)
         code.adopted = False
         for _ in range(2):
@@ -315,7 +315,7 @@ def test_a_real_restore_is_refused_in_every_job_and_without_the_door_files_go(
             str(dump),
         )
 
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         code = Code(installation, instance)
         code.adopted = False
         assert code.run("multipart_uploads", dry_run=False).success

@@ -21,6 +21,7 @@ from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references import check as checking
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.registry import BY_NAME, JOBS
+from filejobs_dagster.settings.problems import SettingsError
 from tests.installation import Installation, make_installation
 from tests.jobs.deleted_files.collecting import files_of
 from tests.objects.scripted import Answer, ScriptedS3, errors
@@ -89,6 +90,8 @@ def world(
         tmp_path_factory.mktemp("door"), url, name.replace("_", "-"), s3_client, s3_server
     )
     installation.adopt()
+    for key in ("files/my photo.jpg", "files/my%20photo.jpg", "files/other.jpg", "files/seen"):
+        s3_client.put_object(Bucket=installation.bucket, Key=key, Body=b"in use")
     place = conninfo_to_dict(url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
@@ -194,8 +197,9 @@ def test_a_source_that_knows_what_it_names_is_let_in(world: World) -> None:
         "recheck_sql": "select key from unnest($1::text[]) as key "
         "join poster on path in (key, replace(key, ' ', '%20'))"
     }
-    assert world.found(world.settings(right)) == (
-        "uploads: the project's own tables, posters answer and know their own keys"
+    assert world.found(world.settings(right)).startswith(
+        "uploads: the project's own tables, posters answer and know their own keys; "
+        "posters: of 2 keys 2 lie in owns, of 2 looked for "
     )
 
 
@@ -248,6 +252,107 @@ def test_empty_values_and_keys_that_no_bucket_has_are_no_samples(world: World) -
         "recheck_sql": "select key from unnest($1::text[]) as key where false",
     }
     assert "odd answer" in world.found(world.settings(odd))
+
+
+# A source that means something else than it says -------------------------------------------------
+
+MANUALS = ("files/2024/pump.pdf", "files/2024/valve one.pdf", "files/2025/meter.pdf")
+FORGOTTEN = {
+    "prepend": ("substr(path, 7)", '{prepend: "files/"}'),
+    "strip_base": (
+        "'https://cdn.example.com/' || path",
+        '{strip_base: ["https://cdn.example.com/"]}',
+    ),
+    "drop_query": ("path || '?v=2'", "{drop_query: true}"),
+    "percent_decode": ("replace(path, '/', '%2F')", "{percent_decode: true}"),
+    "another folder": (
+        "'media/' || substr(path, 7)",
+        '{strip_base: ["media/"]}, {prepend: "files/"}',
+    ),
+    "a folder below": ("substr(path, 12)", '{prepend: "files/2024/"}'),
+    "an address in full": (
+        "'https://cdn.example.com/' || replace(path, '/', '%2F') || '?v=2'",
+        '{drop_query: true}, {percent_decode: true}, {strip_base: ["https://cdn.example.com/"]}',
+    ),
+}
+"""What the rows say instead of the key, and what the settings lack."""
+
+
+@pytest.fixture(scope="module")
+def manuals(world: World) -> World:
+    installation = world.installation
+    for key in MANUALS:
+        world.client.put_object(Bucket=installation.bucket, Key=key, Body=b"manual")
+    installation.execute("CREATE TABLE manual (path text)")
+    installation.execute("INSERT INTO manual SELECT unnest(%s::text[])", (list(MANUALS),))
+    return world
+
+
+@pytest.mark.parametrize("forgotten", FORGOTTEN)
+def test_a_source_none_of_whose_keys_has_an_object_is_refused_with_what_it_lacks(
+    manuals: World, forgotten: str
+) -> None:
+    row, mend = FORGOTTEN[forgotten]
+    settings = manuals.settings({"name": "manuals", "sql": f"select {row} from manual"})
+    with pytest.raises(Refusal) as refused:
+        manuals.found(settings)
+    assert "Source 'manuals' names keys of which none" in refused.value.found
+    assert f"`transforms: [{mend}]` in its source" in refused.value.advice
+
+
+@pytest.mark.parametrize("job", DELETING)
+def test_no_job_that_deletes_bytes_is_let_in_by_it(manuals: World, job: str) -> None:
+    settings = manuals.settings({"name": "manuals", "sql": "select substr(path, 7) from manual"})
+    with pytest.raises(Refusal, match=r"none lies in what this bucket entry owns \(3 were looked"):
+        manuals.enter(job, settings)
+    dry = manuals.enter(job, settings, live=False).detail
+    assert "sources: Source 'manuals' names keys of which none" in dry["would_be_refused"][0]
+
+
+def test_control_with_the_word_that_it_was_checked_by_hand_its_files_are_orphans(
+    manuals: World,
+) -> None:
+    """The door is what keeps them: the gate, too, asks a source that means something else."""
+    source = {"name": "manuals", "sql": "select 'old/' || md5(path) from manual"}
+    with pytest.raises(Refusal):
+        manuals.found(manuals.settings(source))
+    settings = manuals.settings(source | {"keys_checked_by_hand": True})
+    assert "of 3 looked for 0 have an object" in manuals.found(settings)
+    assert "checked by hand" in manuals.found(settings)
+    bucket = settings.buckets["uploads"]
+    with (
+        manuals.installation.database.connect("test") as connection,
+        ReferenceCheck(connection, bucket.sources) as references,
+    ):
+        gone = Gate(manuals.client, bucket, references).delete([MANUALS[0]], lambda: None)
+    assert not gone.kept
+    manuals.client.put_object(Bucket=bucket.bucket, Key=MANUALS[0], Body=b"manual")
+
+
+def test_owners_need_no_object_but_a_rewrite_that_leads_to_them(manuals: World) -> None:
+    source = {"name": "stems", "sql": "select md5(path) from manual", "names": "owners"}
+    bucket = manuals.installation.document["buckets"]["uploads"]
+    with pytest.raises(SettingsError, match="this bucket has none"):
+        manuals.settings(source)
+    bucket["rewrites"] = [{"name": "sizes", "match": "files/(?P<id>[^/]+)_[0-9]+", "owner": "{id}"}]
+    try:
+        assert manuals.found(manuals.settings(source)).endswith(
+            "stems answer and know their own keys"
+        )
+    finally:
+        del bucket["rewrites"]
+
+
+def test_a_source_that_may_be_empty_and_one_that_storage_does_not_answer_for_are_let_in(
+    manuals: World, scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    empty = {"name": "none", "sql": "select path from manual where false", "min_rows": 0}
+    assert "none names no key" in manuals.found(manuals.settings(empty))
+    # An object under a customer's own key answers 400 to everybody else.
+    there = {"name": "manuals", "sql": "select 'files/' || md5(path) from manual"}
+    scripted.script = lambda _request: Answer(400)
+    said = manuals.found(manuals.settings(there), client=scripted_client)
+    assert "of 0 looked for 0 have" in said
 
 
 # Rows that nobody sees from here ---------------------------------------------------------------
@@ -315,7 +420,7 @@ def test_control_a_hidden_row_does_not_keep_its_object(world: World) -> None:
         world.installation.database.connect("test") as connection,
         ReferenceCheck(connection, bucket.sources) as references,
     ):
-        references.preflight()
+        references.examine()
         gone = Gate(world.client, bucket, references).delete(
             ["files/hidden", "files/seen"], lambda: None
         )
@@ -325,7 +430,10 @@ def test_control_a_hidden_row_does_not_keep_its_object(world: World) -> None:
 
 def test_a_function_that_postgresql_looks_into_is_nothing_to_speak_of(world: World) -> None:
     plain = {"name": "plain", "sql": "select lower(key) from plain() as key"}
-    assert world.found(world.settings(plain)).endswith("plain answer and know their own keys")
+    assert world.found(world.settings(plain)).endswith(
+        "plain answer and know their own keys; "
+        "plain: of 2 keys 2 lie in owns, of 2 looked for 2 have an object"
+    )
 
 
 def test_a_function_that_nobody_looks_into_is_named_and_refuses_nothing(
@@ -338,7 +446,8 @@ def test_a_function_that_nobody_looks_into_is_named_and_refuses_nothing(
 
 def test_a_text_that_looks_like_a_call_is_none(world: World) -> None:
     text = "select path from poster where path <> 'as_definer()' and path <> '\"Odd name\"(x)'"
-    assert world.found(world.settings({"name": "t", "sql": text})).endswith("know their own keys")
+    said = world.found(world.settings({"name": "t", "sql": text}))
+    assert "t answer and know their own keys" in said
 
 
 # Protection ------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from dagster._cli import main
 
+from filejobs_dagster.book import bookkeeping
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.upload_reservations import bookkeeping
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 
 

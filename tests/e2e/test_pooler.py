@@ -15,7 +15,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -30,6 +29,7 @@ from filejobs_dagster.postgres.connect import WHAT_A_RUN_NEEDS, Database, NoConn
 from filejobs_dagster.postgres.locks import Lease
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 from tests.jobs.storage_orphans.conftest import Sweeper
 from tests.jobs.test_lifecycle import QUICK, run, ticket
 from tests.ledger.records import progress_of
@@ -40,6 +40,7 @@ from tests.postgres.backends import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import dagster as dg
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
@@ -213,7 +214,7 @@ def world(
         installation.database.transaction(connection) as cursor,
     ):
         append(cursor, [{"kind": "test", "n": n} for n in range(5)], chain="a")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         yield Code(installation, instance)
 
 

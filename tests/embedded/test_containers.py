@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +88,72 @@ def test_the_image_runs_as_nobody_in_particular_and_keeps_its_bytecode() -> None
     images = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
     assert images
     assert all(re.search(r":\d+\.\d+", image) for image in images)
+
+
+def test_the_image_s_steps_make_a_whole_package_of_what_is_let_through(tmp_path: Path) -> None:
+    """The builder sees what .dockerignore lets through, and of that what the file copies."""
+    ignored = (CHECKOUT / ".dockerignore").read_text().split("\n")
+    assert "*" in ignored
+    let_through = {line[1:] for line in ignored if line.startswith("!")}
+    first_stage = (CHECKOUT / "deploy" / "Dockerfile").read_text().split("\nFROM ")[1]
+    copied = re.findall(r"^COPY (?!--from)(.+) (\S+)$", first_stage, re.MULTILINE)
+    sources = [(name, target) for names, target in copied for name in names.split()]
+    build = tmp_path / "build"
+    for name, target in sources:
+        assert name in let_through, f"{name} is copied, and .dockerignore hides it"
+        place = build / target / (name if target == "./" else "")
+        if (CHECKOUT / name).is_dir():
+            shutil.copytree(CHECKOUT / name, place, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CHECKOUT / name, place)
+    made = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel"],
+        cwd=build,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    package = tmp_path / "installed" / "filejobs_dagster"
+    here = {path.relative_to(CHECKOUT) for path in _files(CHECKOUT / "filejobs_dagster")}
+    there = {path.relative_to(package.parent) for path in _files(package)}
+    assert there - here == {Path("filejobs_dagster/dagster.yaml")}
+    assert here <= there
+    # The command as the image runs it, from these files alone.
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            AS_INSTALLED,
+            package.parent,
+            "--help",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert str(package) in told.stdout, told.stderr
+    assert "usage: filejobs" in told.stdout.lower()
+
+
+AS_INSTALLED = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import filejobs_dagster
+print(filejobs_dagster.__file__, flush=True)
+from filejobs_dagster.cli.main import run
+run()
+"""
+
+
+def _files(folder: Path) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in found if "__pycache__" not in path.parts]
 
 
 def test_postgresql_stays_at_its_major_version(services: dict[str, dict[str, Any]]) -> None:

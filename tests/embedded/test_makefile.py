@@ -48,9 +48,9 @@ def test_an_environment_is_made_anew_when_what_it_is_made_from_changed(tmp_path:
 def test_the_continuous_integration_calls_the_targets_that_people_call() -> None:
     commands = (CHECKOUT / ".ci" / "run").read_text().splitlines()
     assert "make lint </dev/null" in commands
-    assert "make test </dev/null" in commands
+    assert "make test ARGS=--budget </dev/null" in commands
     long = "FILEJOBS_PROMISED_FAKETIME=1 FILEJOBS_PROMISED_PGBOUNCER=1"
-    assert f"{long} make thorough </dev/null" in commands
+    assert f"{long} make thorough ARGS=--budget </dev/null" in commands
     assert "FILEJOBS_PROMISED_CHROMIUM=1 make browser </dev/null" in commands
     promised = "FILEJOBS_PROMISED_CEPH=1 FILEJOBS_PROMISED_SEAWEEDFS=1"
     assert f"{promised} make conformance </dev/null" in commands

@@ -42,7 +42,7 @@ def answering(status: int, body: bytes, path: str = "/server_info") -> Iterator[
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield server.server_port

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.deletion import Deletion
-from filejobs_dagster.objects.gate import Gate, GateResult
+from filejobs_dagster.objects.gate import Gate
 from tests.interleavings.machine import Interleavings
 from tests.interleavings.stepping import CAREFUL, Carelessness
 from tests.interleavings.storage import Storage, storage_server
@@ -121,14 +121,19 @@ class BelievingGate(Gate):
         manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
-    ) -> GateResult:
+    ) -> Outcomes[str]:
         del manner
         admission = self.admit(keys, claims=claims)
         before_bytes()
         if admission.admitted:
             objects: Any = [{"Key": key} for key in admission.admitted]
             self._client.delete_objects(Bucket=self._bucket.bucket, Delete={"Objects": objects})
-        return GateResult(Deletion(deleted=admission.admitted), admission.kept)
+        return Outcomes(
+            (
+                *(ItemOutcome(key, Fate.DELETED) for key in admission.admitted),
+                *(ItemOutcome(key, Fate.KEPT, why) for key, why in admission.kept.items()),
+            )
+        )
 
 
 @pytest.mark.parametrize(

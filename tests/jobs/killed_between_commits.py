@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
+from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.settings import load_settings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.progress import GivenUp

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
+from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.jobs.upload_reservations.settings import (

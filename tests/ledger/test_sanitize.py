@@ -6,9 +6,7 @@ The secrets are made up, and put together from pieces so that scanners of reposi
 from __future__ import annotations
 
 import base64
-import io
 import json
-import logging
 import time
 from urllib.parse import quote, quote_plus
 
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from filejobs_dagster.ledger.sanitize import (
     HIDDEN,
     LONGEST_READ,
-    RedactingFilter,
     bounded,
     printable,
     sanitize,
@@ -335,31 +332,3 @@ def test_an_exception_whose_message_cannot_be_read_is_still_described() -> None:
             raise ValueError("no")
 
     assert sanitize_exception(Broken()) == "Broken: (its message cannot be read: ValueError)"
-
-
-def test_the_filter_cleans_message_arguments_traceback_and_extras_of_a_record() -> None:
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter("%(message)s %(target)s"))
-    handler.addFilter(RedactingFilter(known=["opensesame"]))
-    logger = logging.Logger("test")  # noqa: LOG001 (one that nobody else has)
-    logger.addHandler(handler)
-    logger.error(
-        "token=%s and %s",
-        WORD,
-        "opensesame",
-        exc_info=ConnectionError(f"password={WORD}"),
-        extra={"target": f"redis://:{WORD}@h"},
-    )
-    written = stream.getvalue()
-    assert WORD not in written
-    assert "opensesame" not in written
-    assert "ConnectionError" in written
-    assert f"redis://:{HIDDEN}@h" in written
-
-
-def test_the_filter_lets_a_record_with_a_wrong_format_pass() -> None:
-    record = logging.LogRecord("n", logging.INFO, "p", 1, "%d things", ("secret=" + WORD,), None)
-    assert RedactingFilter().filter(record) is True
-    assert WORD not in record.getMessage()
-    assert "TypeError" in record.getMessage()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
-from filejobs_dagster.objects.targets import Target, deletion_of
+from filejobs_dagster.objects.targets import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
-    from filejobs_dagster.objects.deletion import Deletion
+    from filejobs_dagster.book.outcomes import Outcomes
 
 
 def delete_objects(
@@ -23,7 +23,7 @@ def delete_objects(
     *,
     before_request: Callable[[], None] = lambda: None,
     wait: wait_base = BACK_OFF,
-) -> Deletion:
+) -> Outcomes[str]:
     """Delete objects, up to a thousand in a request, and say what became of each.
 
     Args:
@@ -35,7 +35,7 @@ def delete_objects(
         wait: Between tries of keys whose failure may pass.
 
     Returns:
-        Each key in exactly one group.
+        What became of each key.
 
     Raises:
         StorageRejected: A whole request failed, also after botocore's own tries.
@@ -43,4 +43,5 @@ def delete_objects(
     """
     targets = [Target(key) for key in keys]
     work = Deleting(client, bucket, targets, before_request=before_request, wait=wait)
-    return deletion_of(work.run())
+    work.run()
+    return work.outcomes()

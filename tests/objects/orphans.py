@@ -8,7 +8,7 @@ from tenacity import wait_none
 
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.pace import Pace
-from filejobs_dagster.objects.removal import Expected
+from filejobs_dagster.objects.targets import Expected
 from filejobs_dagster.references.check import ReferenceCheck
 from tests.objects.buckets import BucketForTests
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import socket
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -14,6 +15,7 @@ import pytest
 from filejobs_dagster.objects.client import (
     BucketAccess,
     BucketUnavailable,
+    _descriptions,
     check_access,
     make_client,
     read_versioning,
@@ -23,6 +25,8 @@ from tests.objects.buckets import BucketForTests
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.objects.gate import BucketOwnership
@@ -152,6 +156,39 @@ def test_missing_credentials_are_said_to_be_missing(scripted: ScriptedS3) -> Non
     with pytest.raises(BucketUnavailable, match="No complete credentials"):
         check_access(make_client(bucket), "acme")
     assert scripted.requests == []
+
+
+def test_each_client_has_the_credentials_of_its_own_moment(
+    scripted: ScriptedS3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What clients share is only the description of S3."""
+    bucket = BucketForTests(
+        endpoint_url=scripted.address, access_key_id=None, secret_access_key=None
+    )
+    scripted.script = lambda _request: Answer(200)
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    secret = "aws_secret_access_key = a-value-for-tests"
+    for key in ("key-one", "key-two"):
+        file.write_text(f"[default]\naws_access_key_id = {key}\n{secret}\n")
+        check_access(make_client(bucket), "acme")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key-three")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-value-for-tests")
+    check_access(make_client(bucket), "acme")
+
+    signed = [request.headers["authorization"] for request in scripted.requests]
+    keys = [re.search(r"Credential=([^/]+)", text) for text in signed]
+    assert [key and key[1] for key in keys] == ["key-one", "key-two", "key-three"]
+
+
+def test_many_clients_leave_nothing_behind_in_what_they_share() -> None:
+    bucket = BucketForTests(endpoint_url="http://127.0.0.1:9")
+    make_client(bucket)
+    shared = _descriptions(None)
+    before = list(shared.search_paths)
+    make_client(bucket)
+    assert _descriptions(None) is shared
+    assert shared.search_paths == before
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9000", "http://", "not an address"])

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from moto.s3.models import s3_backends
 from tenacity import wait_none
 
+from filejobs_dagster.book.outcomes import ProofRefused, StorageRejected
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.deletion import Deletion, ProofRefused, StorageRejected
 from filejobs_dagster.objects.sending import MOST_TRIES
 from tests.objects.buckets import BucketForTests
 from tests.objects.deleting import delete_objects
+from tests.objects.grouped import Deletion
 from tests.objects.odd_keys import COMPOSED, DECOMPOSED, ODD_KEYS
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 from tests.objects.test_client import unused_port
@@ -25,22 +26,23 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.book.outcomes import Outcomes
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
 NO_WAIT = wait_none()
 MOTO_ACCOUNT = "123456789012"
 
 
-def delete(client: S3Client, keys: Sequence[str], bucket: str = "acme") -> Deletion:
+def delete(client: S3Client, keys: Sequence[str], bucket: str = "acme") -> Outcomes[str]:
     return delete_objects(client, bucket, keys, wait=NO_WAIT)
 
 
-def fates(client: S3Client, keys: Sequence[str]) -> tuple[Deletion, tuple[str, ...]]:
+def fates(client: S3Client, keys: Sequence[str]) -> tuple[Outcomes[str], Sequence[str]]:
     """What became of the keys, and those of which that is not known."""
     try:
         return delete(client, keys), ()
     except StorageRejected as rejected:
-        return rejected.deleted_so_far, rejected.unanswered
+        return rejected.so_far, rejected.unanswered
 
 
 def put(client: S3Client, bucket: str, *keys: str) -> None:
@@ -375,7 +377,7 @@ def test_a_rejected_batch_is_raised_and_what_was_done_before_is_not_lost(
     keys = [f"{number:04}" for number in range(2500)]
     with pytest.raises(StorageRejected, match=code) as caught:
         delete(scripted_client, keys)
-    assert caught.value.deleted_so_far == Deletion(deleted=tuple(keys[:1000]))
+    assert caught.value.so_far == Deletion(deleted=tuple(keys[:1000]))
     assert caught.value.unanswered == tuple(keys[1000:])
     # Whoever knows no batches is asked for one object alone, and knows that as little.
     assert len(scripted.requests) == 2 + (code == "NotImplemented")
@@ -407,7 +409,7 @@ def test_storage_that_fails_while_keys_are_confirmed_leaves_them_unanswered(
     )
     with pytest.raises(StorageRejected) as caught:
         delete(scripted_client, ["a", "b"])
-    assert caught.value.deleted_so_far == Deletion(deleted=("a",))
+    assert caught.value.so_far == Deletion(deleted=("a",))
     assert caught.value.unanswered == ("b",)
 
 
@@ -442,7 +444,7 @@ def test_a_refused_proof_stops_the_deletion_and_loses_nothing(
     with pytest.raises(ProofRefused, match="the lock is gone") as caught:
         delete_objects(scripted_client, "acme", keys, before_request=prove, wait=NO_WAIT)
     assert isinstance(caught.value.__cause__, ConnectionError)
-    assert caught.value.deleted_so_far.deleted == tuple(keys[:1000])
+    assert caught.value.so_far.deleted == tuple(keys[:1000])
     assert caught.value.unanswered == tuple(keys[1000:])
     assert "xxxx" not in caught.value.reason
     assert len(scripted.requests) == 1

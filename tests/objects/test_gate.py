@@ -11,17 +11,13 @@ import pytest
 from tenacity import wait_none
 
 import filejobs_dagster
+from filejobs_dagster.book.outcomes import AdmissionFailed, ProofRefused, StorageRejected
 from filejobs_dagster.objects import sending
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    Deletion,
-    ProofRefused,
-    StorageRejected,
-)
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.manner import Abilities, learn
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 from tests.objects.buckets import BucketForTests
+from tests.objects.grouped import Deletion
 from tests.objects.scripted import Answer, ScriptedS3, errors, result
 from tests.references.sources import SourceForTests
 
@@ -135,7 +131,7 @@ def test_a_key_of_a_file_in_any_state_is_kept(
         client.put_object(Bucket=bucket, Key=key, Body=b"x")
     insert(connection, "files/named", state)
     outcome = gate.delete(["files/named", "files/free"], no_proof_needed)
-    assert outcome.deletion == Deletion(deleted=("files/free",))
+    assert outcome == Deletion(deleted=("files/free",))
     assert outcome.kept == {"files/named": "referenced by file"}
     assert listed(client, bucket) == {"files/named"}
 
@@ -194,8 +190,8 @@ def test_a_source_that_fails_later_does_not_lose_what_was_deleted_before(
     keys = [f"files/{number:04}" for number in range(1500)]
     with pytest.raises(AdmissionFailed) as caught:
         gate_for(scripted_client, connection).delete(keys, drop_the_table)
-    assert len(caught.value.deleted_so_far.deleted) == 999
-    assert caught.value.kept == {"files/0001": "referenced by file"}
+    assert len(caught.value.so_far.deleted) == 999
+    assert caught.value.so_far.kept == {"files/0001": "referenced by file"}
     assert caught.value.unanswered == tuple(keys[1000:])
 
 
@@ -209,7 +205,7 @@ def test_nothing_is_sent_and_no_proof_asked_when_nothing_is_admitted(
         raise AssertionError("asked for nothing")
 
     outcome = gate_for(scripted_client, connection).delete(["other/a"], proof)
-    assert outcome.deletion == Deletion()
+    assert outcome == Deletion()
     assert outcome.kept == {"other/a": "not owned"}
     assert scripted.requests == []
 
@@ -246,7 +242,7 @@ def test_a_proof_that_took_its_time_makes_the_sources_asked_again(
 
     result = gate.delete(["files/a"], proof)
     assert result.kept == ({"files/a": "referenced by file"} if slow else {})
-    assert result.deletion.deleted == (() if slow else ("files/a",))
+    assert result.deleted == (() if slow else ("files/a",))
 
 
 def test_a_rejected_batch_says_what_was_deleted_kept_and_not_tried(
@@ -260,8 +256,8 @@ def test_a_rejected_batch_says_what_was_deleted_kept_and_not_tried(
     keys = ["other/a", *(f"files/{number:04}" for number in range(2500))]
     with pytest.raises(StorageRejected, match="AccessDenied") as caught:
         gate_for(scripted_client, connection).delete(keys, no_proof_needed)
-    assert caught.value.deleted_so_far.deleted == tuple(keys[1:1001])
-    assert caught.value.kept == {"other/a": "not owned"}
+    assert caught.value.so_far.deleted == tuple(keys[1:1001])
+    assert caught.value.so_far.kept == {"other/a": "not owned"}
     assert caught.value.unanswered == tuple(keys[1001:])
 
 

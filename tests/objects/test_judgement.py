@@ -10,8 +10,9 @@ import pytest
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.manner import Manner
 from filejobs_dagster.objects.pace import Pace
-from filejobs_dagster.objects.removal import Expected, Removal
+from filejobs_dagster.objects.targets import Expected
 from tests.objects.buckets import BucketForTests
+from tests.objects.grouped import Removal
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
 from tests.objects.buckets import BucketForTests

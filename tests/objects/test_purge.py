@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.book.outcomes import DeletionStopped
 from filejobs_dagster.objects import purging, removing
 from filejobs_dagster.objects.manner import (
     Abilities,
@@ -17,7 +18,8 @@ from filejobs_dagster.objects.manner import (
     learn,
     manner_of,
 )
-from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
+from filejobs_dagster.objects.targets import Expected
+from tests.objects.grouped import Removal
 from tests.objects.orphans import (
     gate_on,
     keys_of,
@@ -195,7 +197,7 @@ def test_a_refused_proof_between_old_and_current_leaves_the_key_unanswered(
         if len(asked) == 2:
             raise RuntimeError("given up for dead")
 
-    with pytest.raises(RemovalStopped) as stopped:
+    with pytest.raises(DeletionStopped) as stopped:
         gate.remove([orphan], lost, PURGE)
     assert stopped.value.kind == "proof"
     assert stopped.value.so_far == Removal(freed=1 + 2)
@@ -372,7 +374,7 @@ def test_an_older_version_that_came_back_to_life_is_found_out(
     server.head_afterwards = Answer(
         headers={"ETag": '"another"', "Last-Modified": "Sat, 29 Nov 2025 09:00:00 GMT"}
     )
-    with pytest.raises(RemovalStopped, match="an older version") as stopped:
+    with pytest.raises(DeletionStopped, match="an older version") as stopped:
         bad_gate.remove([ORPHAN], no_proof_needed, PURGE)
     assert stopped.value.kind == "verification"
     assert stopped.value.so_far.purged == {}

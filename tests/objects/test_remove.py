@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tenacity import wait_none
 
+from filejobs_dagster.book.outcomes import DeletionStopped
 from filejobs_dagster.objects import removing
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.manner import Manner
 from filejobs_dagster.objects.pace import FASTEST, Pace
-from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
+from filejobs_dagster.objects.targets import Expected
 from tests.objects.buckets import BucketForTests
 from tests.objects.deleting import delete_objects
+from tests.objects.grouped import Removal
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put, seen
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 from tests.references.sources import SourceForTests
@@ -190,7 +192,7 @@ def test_in_a_bucket_that_is_gone_nothing_is_called_gone(
     client: S3Client, connection: psycopg.Connection
 ) -> None:
     gate = gate_on(client, connection, "no-such-bucket-anywhere")
-    with pytest.raises(RemovalStopped) as stopped:
+    with pytest.raises(DeletionStopped) as stopped:
         gate.remove(expected("files/a"), no_proof_needed)
     assert stopped.value.kind == "storage"
     assert stopped.value.so_far == Removal()
@@ -383,7 +385,7 @@ def test_the_proof_is_asked_before_each_request_and_its_refusal_stops_with_its_c
         if len(asked) == 2:
             raise Gone("the lock is gone")
 
-    with pytest.raises(RemovalStopped, match="the lock is gone") as stopped:
+    with pytest.raises(DeletionStopped, match="the lock is gone") as stopped:
         gate.remove(orphans, prove)
     assert stopped.value.kind == "proof"
     assert isinstance(stopped.value.__cause__, Gone)
@@ -398,7 +400,7 @@ def test_a_source_that_cannot_be_asked_stops_before_anything_is_sent(
     scripted.script = script(lambda request: Answer(body=result(request.named_keys())))
     source = SourceForTests("avatars", "SELECT avatar_key FROM no_such_table")
     gate = gate_on(scripted_client, connection, "acme", sources=[source])
-    with pytest.raises(RemovalStopped, match="avatars") as stopped:
+    with pytest.raises(DeletionStopped, match="avatars") as stopped:
         gate.remove(expected("files/a"), no_proof_needed)
     assert stopped.value.kind == "references"
     assert scripted.of("POST") == []
@@ -449,7 +451,7 @@ def test_a_server_that_turns_every_request_away_stops_the_removal(
 ) -> None:
     scripted.script = script(lambda _request: Answer(status, errors(code)))
     gate = gate_on(scripted_client, connection, "acme")
-    with pytest.raises(RemovalStopped, match=code) as stopped:
+    with pytest.raises(DeletionStopped, match=code) as stopped:
         gate.remove(expected("files/a"), no_proof_needed)
     assert stopped.value.kind == "storage"
     assert stopped.value.unanswered == (b"files/a",)
@@ -463,7 +465,7 @@ def test_credentials_that_end_in_the_middle_of_a_batch_stop_the_removal(
         lambda _request: Answer(body=result(["files/a"], {"files/b": "ExpiredToken"}))
     )
     gate = gate_on(scripted_client, connection, "acme")
-    with pytest.raises(RemovalStopped, match="ExpiredToken") as stopped:
+    with pytest.raises(DeletionStopped, match="ExpiredToken") as stopped:
         gate.remove(expected("files/a", "files/b"), no_proof_needed)
     assert stopped.value.so_far.deleted == (b"files/a",)
     assert "ExpiredToken" in stopped.value.so_far.failed[b"files/b"]
@@ -483,7 +485,7 @@ def test_a_server_that_reports_what_is_not_so_is_found_out(
     )
     gate = gate_on(scripted_client, connection, "acme")
     keys = [f"files/{number:04}" for number in range(100)]
-    with pytest.raises(RemovalStopped, match="20 are still there") as stopped:
+    with pytest.raises(DeletionStopped, match="20 are still there") as stopped:
         gate.remove(expected(*keys), no_proof_needed)
     assert stopped.value.kind == "verification"
     so_far = stopped.value.so_far

@@ -10,6 +10,7 @@ import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,5 +82,5 @@ def installation(
 
 @pytest.fixture
 def code(installation: Installation) -> Iterator[Code]:
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         yield Code(installation, instance)

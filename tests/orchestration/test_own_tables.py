@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dagster as dg
 import pytest
 
+from tests.instances import dagster_instance
 from tests.orchestration.conftest import Code, failure_of
 from tests.own_tables import OwnTables, example, schema
 
@@ -41,7 +41,7 @@ def documents(
 
 @pytest.fixture
 def own_code(documents: OwnTables) -> Iterator[Code]:
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         yield Code(documents, instance)
 
 

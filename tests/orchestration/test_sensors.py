@@ -14,6 +14,7 @@ from filejobs_dagster.ledger.mirror import mirror
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.postgres.locks import Lease, run_lock
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from tests.orchestration.conftest import Code
@@ -184,7 +185,7 @@ def test_runs_of_another_installation_are_left_to_it(code: Code) -> None:
 
 
 def test_a_run_that_dagster_never_knew_is_recorded_by_its_own_final_word(code: Code) -> None:
-    with dg.instance_for_test() as elsewhere:
+    with dagster_instance() as elsewhere:
         job = code.definitions.resolve_job_def("upload_reservations")
         run = job.execute_in_process(instance=elsewhere).run_id
 

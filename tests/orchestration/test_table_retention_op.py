@@ -11,6 +11,7 @@ from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
 from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def installation(
 
 def test_a_run_is_dry_until_it_is_told_and_shows_its_rules(installation: Installation) -> None:
     job = build_definitions(installation.loaded()).resolve_job_def("table_retention")
-    with dg.instance_for_test() as instance:
+    with dagster_instance() as instance:
         dry = job.execute_in_process(instance=instance)
         assert dry.success
         assert installation.value("SELECT count(*) FROM session") == 2

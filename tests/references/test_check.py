@@ -197,7 +197,7 @@ def test_whatever_is_stored_exactly_that_is_named(
 )
 def test_sql_that_operators_write_is_run_as_it_is(connection: psycopg.Connection, sql: str) -> None:
     references = check(connection, sql, 1)
-    references.preflight()
+    references.examine()
     assert references.named(["files/a"]) == {"files/a": ("avatars",)}
 
 
@@ -242,7 +242,7 @@ def test_a_source_that_cannot_answer_raises_and_names_itself(
 ) -> None:
     connection.execute("CREATE SEQUENCE made_up")
     with pytest.raises(ReferencesUnknown, match=reason) as at_first:
-        check(connection, sql).preflight()
+        check(connection, sql).examine()
     with pytest.raises(ReferencesUnknown, match=reason) as later:
         check(connection, sql).named(["files/a"])
     assert "'avatars'" in str(at_first.value)
@@ -262,12 +262,12 @@ def test_a_source_that_returns_nothing_is_a_failure_and_says_how_to_allow_it(
         connection.execute(f"INSERT INTO account VALUES {rows}")
     sql = "select avatar_key from account"
     with pytest.raises(ReferencesUnknown, match="returned 0 keys") as caught:
-        check(connection, sql, 1).preflight()
+        check(connection, sql, 1).examine()
     assert "min_rows: 0" in str(caught.value)
     assert "'avatars'" in str(caught.value)
     with pytest.raises(ReferencesUnknown, match="returned 0 keys"):
         check(connection, sql, 1).named(["files/a"])
-    check(connection, sql, 0).preflight()
+    check(connection, sql, 0).examine()
     assert check(connection, sql, 0).named(["files/a"]) == {}
 
 
@@ -275,9 +275,9 @@ def test_a_source_must_have_as_many_keys_as_its_settings_say(
     connection: psycopg.Connection,
 ) -> None:
     sql = "select 'files/' || n from generate_series(1, 10) as n"
-    check(connection, sql, 10).preflight()
+    check(connection, sql, 10).examine()
     with pytest.raises(ReferencesUnknown, match="returned 10 keys, and at least 11"):
-        check(connection, sql, 11).preflight()
+        check(connection, sql, 11).examine()
 
 
 def test_a_source_that_became_empty_after_the_preflight_is_noticed(
@@ -285,7 +285,7 @@ def test_a_source_that_became_empty_after_the_preflight_is_noticed(
 ) -> None:
     connection.execute("CREATE TABLE account AS SELECT 'files/a'::text AS avatar_key")
     references = check(connection, "select avatar_key from account", 1)
-    references.preflight()
+    references.examine()
     connection.execute("TRUNCATE account")
     with pytest.raises(ReferencesUnknown, match="returned 0 keys"):
         references.named(["files/a"])
@@ -341,7 +341,7 @@ def test_a_lost_connection_is_a_failure(connection: psycopg.Connection, database
         references.named(["files/a"])
     assert isinstance(caught.value.__cause__, psycopg.OperationalError)
     with pytest.raises(ReferencesUnknown):
-        references.preflight()
+        references.examine()
 
 
 def test_a_connection_with_uncommitted_changes_is_refused(

@@ -17,6 +17,8 @@ from tests.postgres.backends import terminate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from filejobs_dagster.postgres.primary import ServerState
+
 
 @dataclass(frozen=True)
 class Elsewhere:
@@ -44,7 +46,7 @@ def test_a_row_in_another_database_that_names_the_key_keeps_it(
 ) -> None:
     connection.execute("INSERT INTO file (storage_key) VALUES ('files/1'), ('files/3')")
     with ReferenceCheck(connection, [Elsewhere(empty_database_url)]) as references:
-        references.preflight()
+        references.examine()
         named = references.named(["files/1", "files/2", "files/3"])
         assert named == {"files/1": ("file", "documents"), "files/3": ("file",)}
         app.execute("UPDATE documents SET status = 'complete'")
@@ -70,7 +72,7 @@ def test_a_broken_connection_is_no_answer_and_the_next_call_has_a_new_one(
     connection: psycopg.Connection, app: psycopg.Connection, empty_database_url: str
 ) -> None:
     with ReferenceCheck(connection, [Elsewhere(empty_database_url)]) as references:
-        references.preflight()
+        references.examine()
         terminate(app, open_connections(app)[0])
         with pytest.raises(ReferencesUnknown, match="documents"):
             references.named(["files/1"])
@@ -142,7 +144,7 @@ def test_what_cannot_be_inverted_is_asked_by_the_operators_own_check(
         " where exists (select from poster where storage_key = key) -- all of them",
     )
     references = ReferenceCheck(connection, [source])
-    references.preflight()
+    references.examine()
     assert references.named(["files/1", "files/2"]) == {"files/1": ("posters",)}
 
 
@@ -167,3 +169,25 @@ def open_connections(watcher: psycopg.Connection) -> list[int]:
         " AND application_name LIKE 'filejobs/references%'"
     )
     return [pid for (pid,) in rows]
+
+
+@pytest.mark.usefixtures("app")
+def test_what_a_server_says_that_is_not_the_one_to_ask_is_no_answer(
+    connection: psycopg.Connection, empty_database_url: str
+) -> None:
+    told: list[tuple[str, int | None]] = []
+
+    def not_the_one(url: str, here: ServerState) -> None:
+        told.append((url, here.timeline))
+        raise RuntimeError("somebody else answers there")
+
+    sources = [Elsewhere(empty_database_url)]
+    with (
+        ReferenceCheck(connection, sources, recognise=not_the_one) as references,
+        pytest.raises(ReferencesUnknown, match="somebody else answers there"),
+    ):
+        references.named(["files/2"])
+    assert told == [(empty_database_url, 1)]
+    # CONTROL: believed, it lets the key go.
+    with ReferenceCheck(connection, sources) as references:
+        assert references.named(["files/2"]) == {}

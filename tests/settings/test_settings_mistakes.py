@@ -446,6 +446,59 @@ def test_a_mistake_is_named_with_its_path_and_what_would_be_right(
     assert expected in problem.expected
 
 
+IDLE = {
+    "a lock timeout behind the statement's": (
+        "database: {url: {env: DATABASE_URL}}",
+        "database: {url: {env: DATABASE_URL}, statement_timeout: 5s, lock_timeout: 5s}",
+        "database.lock_timeout",
+    ),
+    "an authority that nothing is compared with": (
+        "database: {url: {env: DATABASE_URL}}",
+        "database: {url: {env: DATABASE_URL}, sslmode: prefer, sslrootcert: /ca}",
+        "database.sslrootcert",
+    ),
+    "a certificate without TLS": (
+        "database: {url: {env: DATABASE_URL}}",
+        "database: {url: {env: DATABASE_URL}, sslmode: disable, sslkey: /key}",
+        "database.sslkey",
+    ),
+    **{
+        f"{line.partition(':')[0]} where nothing is owned": (
+            "jobs:",
+            f"  pins: {{bucket: b, owns_nothing: true, {line}}}\njobs:",
+            f"buckets.pins.{line.partition(':')[0]}",
+        )
+        for line in (
+            "protect: [a/]",
+            "sources: [{name: a, sql: select 1}]",
+            "shape: [a]",
+            "rewrites: [{name: a, match: '(?P<id>a)', owner: 'b/{id}'}]",
+            "purge_versions: true",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("idle", IDLE)
+def test_a_line_that_can_never_have_an_effect_is_a_mistake(files: Files, idle: str) -> None:
+    old, new, path = IDLE[idle]
+    several = files.changed(old, new).problems
+    assert [problem.path for problem in several if problem.path.startswith(path)] == [path]
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "{url: {env: DATABASE_URL}, statement_timeout: 5s}",
+        "{url: {env: DATABASE_URL}, lock_timeout: 40s}",
+        "{url: {env: DATABASE_URL}, sslmode: require, sslrootcert: /ca}",
+        "{url: {env: DATABASE_URL}, sslrootcert: /ca}",
+    ],
+)
+def test_what_has_an_effect_somewhere_is_no_mistake(files: Files, right: str) -> None:
+    assert files.changed("{url: {env: DATABASE_URL}}", right).settings is not None
+
+
 @pytest.mark.parametrize(
     "right",
     [

@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import psycopg
 
-from filejobs_dagster.jobs.collecting.refused import SmallerBatch, because, refuses_a_row
-from filejobs_dagster.jobs.collecting.totals import (
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, nothing_worked
+from filejobs_dagster.book.totals import KEPT, Meaning
+from filejobs_dagster.jobs.collecting.detail import (
     CLAIM_REFUSED,
-    KEPT,
+    LET_GO,
     WON_BY_OTHERS,
     WOULD_COLLECT,
+    with_derived,
 )
-from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.jobs.collecting.refused import SmallerBatch, because, refuses_a_row
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.totals import Totals
     from filejobs_dagster.jobs.collecting.removal import Removal
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.ledger.outcome import Outcome
 
 
 class Item(Protocol):
@@ -58,10 +61,9 @@ class Limits(Protocol):
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
-Books = TypeVar("Books", bound="Bookkeeping")
 
 
-class Collection(ABC, Generic[AnyItem, Books]):
+class Collection(ABC, Generic[AnyItem]):
     """One run at work. A collector says which rows there are, and how it claims some.
 
     Attributes:
@@ -75,7 +77,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         context: RunContext,
         limits: Limits,
         storage: Storage,
-        books: Books,
+        books: Bookkeeping,
         removal: Removal,
     ) -> None:
         self._context = context
@@ -123,7 +125,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         work = self._claim_batch if self._context.live else self._report_batch
         for batch in self._batches(begins, before):
             work(batch, begins, before)
-            self._books.say()
+            self._say()
 
     def _batches(self, begins: datetime, before: datetime) -> Iterator[list[AnyItem]]:
         """Rows that may go, oldest first, until nothing is due or a limit says stop.
@@ -148,7 +150,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
             if len(page) < size and len(batch) < room:
                 return
         if self._read(after, begins, before, 1):
-            self._books.stopped = "limit" if room <= 0 else "max_runtime"
+            self._books.stopped = LIMIT if room <= 0 else MAX_RUNTIME
 
     def _room(self) -> int:
         """How much of the limit is left; rows that others won do not use it up."""
@@ -160,7 +162,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
         """Leave rows alone whose bytes the gate would never let go for their name's sake."""
         reason = self._storage.gate.owned(row.key)
         if reason is not None:
-            self._books.totals.note_untouched(KEPT + reason, row.key)
+            self._books.totals.note(KEPT + reason, row.key, Meaning.PASSED_OVER)
         return reason is None
 
     def _report_batch(self, batch: Sequence[AnyItem], *_: datetime) -> None:
@@ -169,13 +171,13 @@ class Collection(ABC, Generic[AnyItem, Books]):
         keys = self._objects_of(batch)
         sizes = self._removal.sizes(keys)
         for key in keys:
-            self._books.totals.note_measured(WOULD_COLLECT, key, sizes)
-        self._books.commit_totals()
+            self._removal.note(WOULD_COLLECT, key, Meaning.WOULD_GO, sizes=sizes)
+        self._books.commit()
 
     def _claim_batch(self, batch: Sequence[AnyItem], begins: datetime, before: datetime) -> None:
         self._books.batch += 1
         if not batch:
-            self._books.commit_totals()
+            self._books.commit()
             return
         try:
             won = self._won(batch, begins, before)
@@ -188,7 +190,7 @@ class Collection(ABC, Generic[AnyItem, Books]):
             self._split(batch, begins, before, error)
             return
         self._books.totals.claimed += len(won)
-        self._books.totals.classes[WON_BY_OTHERS] += len(batch) - len(won)
+        count_not_won(self._books.totals, len(batch) - len(won))
         if won:
             self._take_bytes(won)
 
@@ -200,6 +202,18 @@ class Collection(ABC, Generic[AnyItem, Books]):
     def _take_bytes(self, won: Sequence[AnyItem]) -> None:
         self._removal.remove(self._objects_of(won))
 
+    def _say(self) -> None:
+        """One line of progress."""
+        totals = self._books.totals
+        if self._context.live:
+            did = f"collected {totals.acted:,}"
+        else:
+            did = f"would collect {totals.classes[WOULD_COLLECT]:,}"
+        left = f"; the bytes of {totals.left:,} are left" if totals.left else ""
+        self._context.log.info(
+            "batch %d: scanned %s, %s%s", self._books.batch, f"{totals.scanned:,}", did, left
+        )
+
     def _split(
         self,
         batch: Sequence[AnyItem],
@@ -209,8 +223,8 @@ class Collection(ABC, Generic[AnyItem, Books]):
     ) -> None:
         """Halve a batch that was refused until the row for whose sake it was stands alone."""
         if time.monotonic() >= self._ends_at:
-            self._books.stopped = "max_runtime"
-            self._books.commit_totals()
+            self._books.stopped = MAX_RUNTIME
+            self._books.commit()
             return
         if len(batch) > 1:
             half = len(batch) // 2
@@ -218,10 +232,12 @@ class Collection(ABC, Generic[AnyItem, Books]):
             self._claim_batch(batch[half:], begins, before)
             return
         if isinstance(error, SmallerBatch):
-            self._books.totals.classes[WON_BY_OTHERS] += 1
+            count_not_won(self._books.totals, 1)
         else:
-            self._books.totals.note_untouched(CLAIM_REFUSED, batch[0].key, why=because(error))
-        self._books.commit_totals()
+            self._books.totals.note(
+                CLAIM_REFUSED, batch[0].key, Meaning.PASSED_OVER, why=because(error)
+            )
+        self._books.commit()
 
     # Its end -----------------------------------------------------------------------------------
 
@@ -236,30 +252,14 @@ class Collection(ABC, Generic[AnyItem, Books]):
         Raises:
             JobFailed: The run's time was over before it had looked at anything.
         """
-        totals, stopped = self._books.totals, self._books.stopped
-        if stopped is not None and not totals.scanned:
-            raise JobFailed(
-                f"The run's time ({self._limits.max_runtime}) was over before it had "
-                f"looked at one of the {self.rows}, although some are due. Give it more "
-                "max_runtime, or find out what took so long: the bucket and the sources are asked "
-                "first."
-            )
-        detail = totals.as_detail() | {
-            "cutoff": cutoff.isoformat(),
-            "truncated": stopped is not None,
-            "stopped_reason": stopped,
-            "swept": self._context.live
-            and stopped is None
-            and not totals.untouched
-            and not totals.objects_left,
-            "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
-            **more,
-        }
-        return Outcome(
-            scanned=totals.scanned,
-            acted=totals.collected,
-            detail=detail,
+        self._books.require_begun(
+            self._limits.max_runtime, f"one of the {self.rows}, although some are due"
+        )
+        return self._books.outcome(
+            oldest_left=oldest_left,
             error=self._nothing_worked(),
+            cutoff=cutoff.isoformat(),
+            **more,
         )
 
     def _nothing_worked(self) -> str | None:
@@ -269,16 +269,23 @@ class Collection(ABC, Generic[AnyItem, Books]):
         with bytes left, only an object that storage let go does.
         """
         totals = self._books.totals
-        worked = totals.let_go if totals.objects_left else totals.collected
-        if worked or not (totals.untouched or totals.objects_left) or not self._context.live:
+        if not self._context.live:
             return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
         advice = (
             "the constraints and triggers that refuse a claim"
             if totals.classes[CLAIM_REFUSED]
             else "the bucket's permissions, and `owns` and `protect` in filejobs.yaml"
         )
-        return (
-            f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
-            f"storage ({fates}). See the samples in the record; check {advice}."
+        return nothing_worked(
+            totals,
+            worked=with_derived(totals, *LET_GO) if totals.left else totals.acted,
+            failed=totals.passed_over + totals.left,
+            what=f"Of {totals.scanned:,} {self.rows} none could be collected whose bytes are in "
+            "storage",
+            advice=advice,
         )
+
+
+def count_not_won(totals: Totals, many: int) -> None:
+    """Count rows that a claim did not get: somebody else has them."""
+    totals.count(WON_BY_OTHERS, Meaning.STAYS, many)

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import psycopg
-
-from filejobs_dagster.jobs.collecting.totals import BYTES_LEFT
-from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    Deletion,
+from filejobs_dagster.book.outcomes import (
+    WHY_STOPPED,
     DeletionStopped,
-    ProofRefused,
+    Fate,
+    Outcomes,
     StorageRejected,
 )
+from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.jobs.collecting.detail import BYTES_LEFT, DERIVED, class_of
+from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.objects.measure import measure
-from filejobs_dagster.postgres.locks import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from filejobs_dagster.jobs.collecting.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.objects.gate import GateResult
-
-WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
-    StorageRejected: "storage rejected a batch",
-    AdmissionFailed: "a source of references could not be read",
-    ProofRefused: "it could not be proven that the run may still delete",
-}
-
-MOST_REFUSED_IN_A_ROW = 10
 
 WHERE_THE_KEYS_ARE = (
     "and the audit event objects.delete.intent of the batch names the keys; taking such objects "
@@ -44,22 +31,40 @@ WHERE_THE_KEYS_ARE = (
 )
 
 
-def _without_objects(result: GateResult, absent: Sequence[str]) -> tuple[GateResult, list[str]]:
-    """Leave what was never there to those that count it."""
-    answered = {*result.deletion.deleted, *result.deletion.failed, *result.kept}
-    never = [key for key in absent if key not in answered]
-    gone = tuple(key for key in result.deletion.already_gone if key not in never)
-    return replace(result, deletion=replace(result.deletion, already_gone=gone)), never
+def _without_absent(
+    outcomes: Outcomes[str], unseen: Sequence[str]
+) -> tuple[Outcomes[str], list[str]]:
+    """Tell apart the keys behind which nothing was, of those of which a HEAD saw nothing."""
+    there = {it.key for it in outcomes if it.fate is not Fate.ALREADY_GONE}
+    absent = [key for key in unseen if key not in there]
+    return Outcomes(tuple(it for it in outcomes if it.key not in set(absent))), absent
 
 
 class Removal:
-    """Removes the bytes of rows whose removal is committed."""
+    """Removes the bytes of rows whose removal is committed.
 
-    def __init__(self, context: RunContext, storage: Storage, books: Bookkeeping) -> None:
+    Attributes:
+        derived: Keys of objects that were derived from those of the rows at work. They have
+            classes of their own and are never counted as rows.
+    """
+
+    def __init__(
+        self, context: RunContext, storage: Storage, books: Bookkeeping, *, absent: str
+    ) -> None:
+        """Work for one run.
+
+        Args:
+            context: The run.
+            storage: Where the bytes are.
+            books: Where it is written down.
+            absent: The class of a row whose object was not there when it was measured.
+        """
         self._context = context
         self._storage = storage
         self._books = books
+        self._absent = absent
         self._manner = Manner()
+        self.derived: frozenset[str] = frozenset()
 
     def prepare(self) -> None:
         """Ask how this bucket removes, before anything is claimed.
@@ -119,34 +124,89 @@ class Removal:
             # Behind a delete marker, which a HEAD takes for no object, versions may lie.
             absent = [] if self._manner.purges else unseen
             present = [key for key in keys if self._manner.purges or sizes.get(key, 0) is not None]
-            result = self._storage.gate.delete(present, self._context.prove_alive, self._manner)
-            result, absent = _without_objects(result, unseen)
+            outcomes = self._storage.gate.delete(present, self._context.prove_alive, self._manner)
+            outcomes, absent = _without_absent(outcomes, unseen)
         except DeletionStopped as stopped:
             self._stop(keys, absent, sizes, stopped)
-        self._books.totals.note_deletion(absent, result.deletion, result.kept, sizes)
-        refused = self._refused_as_a_whole(result.deletion, asked=len(keys))
-        if refused is not None:
-            self._books.stopped = WHY_STOPPED[StorageRejected]
-        self._record(absent, result.deletion, result.kept)
+        self._note(absent, outcomes, sizes)
+        refused = self._books.refused_as_a_whole(
+            outcomes.failed,
+            len(keys),
+            f"Their rows are gone and no further row was claimed, {WHERE_THE_KEYS_ARE} Check the "
+            "bucket's permissions, holds and locks.",
+        )
+        self._record(absent, outcomes)
         if refused is not None:
             raise JobFailed(refused)
 
-    def _record(
+    def note(
         self,
-        absent: Sequence[str],
-        deletion: Deletion,
-        kept: Mapping[str, str],
-        **facts: str | list[str],
+        fate: str,
+        key: str,
+        means: Meaning,
+        *,
+        why: str | None = None,
+        sizes: Mapping[str, int | None] | None = None,
     ) -> None:
-        """What became of the intent: counts, and by name whatever was not simply deleted."""
-        absent_rows: dict[str, Any] = {self._books.totals.absent_field: list(absent)}
-        self._books.commit_result(
+        """Count one object.
+
+        Args:
+            fate: Its class, without `DERIVED`.
+            key: Which.
+            means: What the class means.
+            why: The reason, for the sample.
+            sizes: Where its size is, 0 for no object and unknown without an entry; None where the
+                class has no bytes.
+        """
+        totals, derived = self._books.totals, key in self.derived
+        if derived:
+            fate = DERIVED + fate
+        size = None if sizes is None else sizes.get(key)
+        totals.note(fate, key, means, size=size, why=why, extra=derived)
+        if sizes is not None and key not in sizes:
+            totals.unmeasured[fate] += 1
+
+    def _note(
+        self, absent: Sequence[str], outcomes: Outcomes[str], sizes: Mapping[str, int | None]
+    ) -> None:
+        """Count what became of the bytes of claimed rows, as far as it is known."""
+        for key in absent:
+            self.note(self._absent, key, Meaning.DONE)
+        for it in outcomes:
+            if it.fate is Fate.UNANSWERED:
+                continue
+            fate, means = class_of(it)
+            if it.fate is Fate.PURGED:
+                # With all its versions: more than what was measured.
+                sizes = {**sizes, it.key: it.freed}
+            self.note(
+                fate,
+                it.key,
+                means,
+                why=it.reason if means is Meaning.LEFT else None,
+                sizes=sizes if it.fate in (Fate.DELETED, Fate.MARKED, Fate.PURGED) else None,
+            )
+        self._books.totals.note_refusals(outcomes)
+
+    def _record(
+        self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
+    ) -> None:
+        """Write what became of the intent."""
+        self._books.commit_result(self._result(absent, outcomes, **facts))
+
+    def _result(
+        self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
+    ) -> dict[str, Any]:
+        """Counts, and by name whatever was not simply deleted."""
+        absent_rows: dict[str, Any] = {self._absent.replace(" ", "_"): list(absent)}
+        return self._books.event_of_batch(
+            "objects.delete.result",
             **absent_rows,
-            deleted=len(deletion.deleted),
-            marked=len(deletion.marked),
-            already_gone=list(deletion.already_gone),
-            kept=dict(kept),
-            failed=dict(deletion.failed),
+            deleted=len(outcomes.of(Fate.DELETED, Fate.PURGED)),
+            marked=len(outcomes.marked),
+            already_gone=list(outcomes.already_gone),
+            kept=outcomes.kept | {key: str(lock) for key, lock in outcomes.locked.items()},
+            failed=outcomes.failed,
             **facts,
         )
 
@@ -158,44 +218,25 @@ class Removal:
         stopped: DeletionStopped,
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails."""
-        done = stopped.deleted_so_far
-        if isinstance(stopped.__cause__, GivenUp | LeaseLost):
-            # Whoever holds the locks now may be at work. The progress row counts the whole batch
-            # as left, and the audit log keeps the intent; what did go is added to it.
-            if done.answered():
-                self._books.commit_event_of_result(
-                    deleted=list(done.deleted), failed=dict(done.failed), stopped=stopped.reason
-                )
-            raise stopped.__cause__
-        self._books.totals.note_deletion(absent, done, stopped.kept, sizes)
-        answered = {*absent, *done.answered(), *stopped.kept}
+        done: Outcomes[str] = stopped.so_far
+        went = self._books.event_of_batch(
+            "objects.delete.result",
+            deleted=list(done.of(Fate.DELETED, Fate.PURGED)),
+            failed=done.failed,
+            stopped=stopped.reason,
+        )
+        self._books.hand_over(stopped, went if done.answered() else None)
+        self._note(absent, done, sizes)
+        answered = {*absent, *done.answered()}
         left = [key for key in keys if key not in answered]
         for key in left:
-            self._books.totals.note(BYTES_LEFT, key, why=stopped.reason)
-        self._books.stopped = WHY_STOPPED[type(stopped)]
-        unwritten = ""
-        try:
-            self._record(absent, done, stopped.kept, left=left, stopped=stopped.reason)
-        except (psycopg.Error, GivenUp) as error:
-            unwritten = f" This could not be written to the audit log: {type(error).__name__}."
+            self.note(BYTES_LEFT, key, Meaning.LEFT, why=stopped.reason)
+        self._books.stopped = WHY_STOPPED[stopped.kind]
+        unwritten = self._books.try_result(
+            self._result(absent, done, left=left, stopped=stopped.reason)
+        )
         raise JobFailed(
             f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} objects in batch "
             f"{self._books.batch} may be left; their rows are gone, no further row was claimed, "
             f"{WHERE_THE_KEYS_ARE}{unwritten}"
         ) from stopped
-
-    def _refused_as_a_whole(self, deletion: Deletion, asked: int) -> str | None:
-        """A 200 in which every key is refused is a rejection too; a poison item is not.
-
-        Small batches add up: a run that meets only refusals stops at the tenth object.
-        """
-        failed, in_a_row = deletion.failed, self._books.totals.refused_in_a_row
-        whole_batch = len(failed) > 1 and len(failed) == asked
-        if not failed or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
-            return None
-        return (
-            f"Storage refused {in_a_row} objects in a row, all of them up to the end of batch "
-            f"{self._books.batch} ({next(iter(failed.values()))}). Their rows are gone and no "
-            f"further row was claimed, {WHERE_THE_KEYS_ARE} Check the bucket's permissions, holds "
-            "and locks."
-        )

@@ -20,7 +20,7 @@ class Storage:
         bucket: Its name.
         client: For sizes; it deletes nothing.
         gate: The only way to delete.
-        references: The gate's sources, which must all answer before anything is claimed.
+        references: The gate's sources, asked before each deletion.
         purge_versions: Whether all versions of an object go, where the bucket keeps some.
     """
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
+from filejobs_dagster.book.bookkeeping import Bookkeeping
+from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.jobs.collecting import collection
+from filejobs_dagster.jobs.collecting.collection import count_not_won
+from filejobs_dagster.jobs.collecting.detail import DERIVED, detail_of
 from filejobs_dagster.jobs.collecting.refused import RowsHeld, SmallerBatch, because
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.collecting.totals import DERIVED, KEPT
-from filejobs_dagster.jobs.deleted_files.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.deleted_files.deleted_file import Candidate, DeletedFile
 from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
 from filejobs_dagster.jobs.deleted_files.file_table import FileTable
@@ -19,7 +22,7 @@ from filejobs_dagster.objects.client import check_access
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Keys
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.collecting.storage import Storage
@@ -33,11 +36,14 @@ MOST_WITHOUT_DATE = 10_000
 MOST_DERIVED = 5_000
 """Derived keys of one query in one batch. One file with more goes by itself, with all of them."""
 
+MISSING: Final = "missing"
+"""The class of a claimed file whose object was not there."""
+
 OUTLIVED = "its row stays"
 """A derived key that is still named by its query when the claim has taken the file."""
 
 
-class Collection(collection.Collection[DeletedFile, Bookkeeping]):
+class Collection(collection.Collection[DeletedFile]):
     """One run at work. The methods follow the order in which things happen."""
 
     rows = "deleted files"
@@ -48,8 +54,14 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
         self._derived = DerivedObjects(request.derived, lambda: context.connection)
         self._derived_keys: Keys[str] = ()
         self._outlived: Keys[str] = ()
-        books = Bookkeeping(context, storage.bucket, measured=request.count_bytes)
-        super().__init__(context, request, storage, books, Removal(context, storage, books))
+        books = Bookkeeping(
+            context,
+            Totals(live=context.live, measured=request.count_bytes),
+            partial(detail_of, absent=MISSING),
+            bucket=storage.bucket,
+        )
+        removal = Removal(context, storage, books, absent=MISSING)
+        super().__init__(context, request, storage, books, removal)
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -83,10 +95,10 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
             self._report_batch(batch[half:], *moments)
             return
         self._now_at_work(batch, keys)
-        for key in sorted(self._books.totals.derived):
+        for key in sorted(self._removal.derived):
             reason = self._storage.gate.owned(key)
             if reason is not None:
-                self._books.totals.note(KEPT + reason, key)
+                self._removal.note(KEPT + reason, key, Meaning.STAYS)
         self._derived_keys = [
             key for key in self._derived_keys if self._storage.gate.owned(key) is None
         ]
@@ -118,10 +130,27 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
                 outlived = self._derived.keys(ids) or {}
             going = [key for key in derived if key not in outlived] if won else []
             keys = dict.fromkeys([*(file.key for file in won), *going])
-            self._books.commit_claim(cursor, won, list(keys), not_won=len(wanted) - len(won))
+            self._books.commit_claim(
+                cursor,
+                len(won),
+                list(keys),
+                self._events_of(won),
+                not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
+            )
         self._now_at_work(won, going)
         self._outlived = outlived
         return won
+
+    def _events_of(self, won: Sequence[DeletedFile]) -> Iterator[dict[str, Any]]:
+        for file in won:
+            until = file.retain_until
+            yield self._books.event(
+                "deleted_file.collected",
+                file_id=str(file.id),
+                storage_key=file.key,
+                deleted_at=file.deleted_at.isoformat(),
+                retain_until=None if until is None else until.isoformat(),
+            )
 
     def _derived_of(self, files: Sequence[DeletedFile]) -> dict[str, None] | None:
         """The keys that were made from these files; None when fewer files must be asked for."""
@@ -131,14 +160,14 @@ class Collection(collection.Collection[DeletedFile, Bookkeeping]):
     def _now_at_work(self, files: Sequence[DeletedFile], derived: Keys[str]) -> None:
         own = {file.key for file in files}
         self._derived_keys = [key for key in derived if key not in own]
-        self._books.totals.derived = frozenset(self._derived_keys)
+        self._removal.derived = frozenset(self._derived_keys)
 
     def _objects_of(self, won: Sequence[DeletedFile]) -> list[str]:
         return [*(file.key for file in won), *self._derived_keys]
 
     def _take_bytes(self, won: Sequence[DeletedFile]) -> None:
         for key in self._outlived:
-            self._books.totals.note(DERIVED + KEPT + OUTLIVED, key)
+            self._books.totals.note(DERIVED + KEPT + OUTLIVED, key, Meaning.STAYS)
         super()._take_bytes(won)
 
     def _outcome(self, now: datetime) -> Outcome:

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import psycopg
-
-from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.multipart_uploads.totals import DEFERRED, UNANSWERED
-from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    DeletionStopped,
-    ProofRefused,
-    StorageRejected,
+from filejobs_dagster.book.bookkeeping import MAX_RUNTIME
+from filejobs_dagster.book.outcomes import (
+    WHY_STOPPED as WHY,
 )
-from filejobs_dagster.postgres.locks import LeaseLost
+from filejobs_dagster.book.outcomes import (
+    DeletionStopped,
+    StopKind,
+)
+from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.multipart_uploads.detail import DEFERRED, UNANSWERED, note_aborted
+from filejobs_dagster.ledger.sanitize import display_key
+from filejobs_dagster.objects.multipart import AbortFate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.multipart_uploads.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.multipart_uploads.judging import Due
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.multipart import Aborted, MultipartUpload
 
-LIMIT = "limit"
-MAX_RUNTIME = "max_runtime"
+INTENT = "multipart.abort.intent"
+RESULT = "multipart.abort.result"
 
-WHY_STOPPED: Mapping[type[DeletionStopped], str] = {
-    StorageRejected: "storage rejected a request",
-    AdmissionFailed: "a source of references could not be read",
-    ProofRefused: "it could not be proven that the run may still delete",
-}
+WHY_STOPPED: Mapping[StopKind, str] = WHY | {"storage": "storage rejected a request"}
 
 MOST_REFUSED_IN_A_ROW = 50
 """More than this many refusals one after the other are no poison items: the run stops."""
@@ -77,7 +74,7 @@ class Aborts:
             LeaseLost: This run's locks are gone; nothing more was aborted.
         """
         self._context.prove_alive()
-        self._books.commit_intent(batch)
+        self._intend(batch)
         fates: list[tuple[MultipartUpload, Aborted]] = []
         for number, due in enumerate(batch):
             if time.monotonic() >= self._ends_at:
@@ -88,17 +85,32 @@ class Aborts:
                 aborted = self._abort(due)
             except DeletionStopped as stopped:
                 self._stop(fates, due, batch[number + 1 :], stopped)
-            self._books.totals.tried += 1
-            self._books.totals.note_aborted(due.upload.key, aborted, due.active)
+            note_aborted(self._books.totals, due.upload.key, aborted, due.active)
             fates.append((due.upload, aborted))
             if self._books.totals.refused_in_a_row >= MOST_REFUSED_IN_A_ROW:
                 self._refuse(fates, batch[number + 1 :], aborted)
-        self._books.commit_result(fates)
+        self._books.commit_result(self._result(fates))
 
     def defer(self, rest: Sequence[Due]) -> None:
         """Count what is due and left for the next run."""
         for due in rest:
-            self._books.totals.note_left(DEFERRED, due.upload.key, due.active, size=due.parts.size)
+            self._books.totals.note(
+                DEFERRED,
+                due.upload.key,
+                Meaning.DEFERRED,
+                size=due.parts.size,
+                since=due.active,
+            )
+
+    def _intend(self, batch: Sequence[Due]) -> None:
+        """Write which uploads are about to be aborted, before the first of them is."""
+        self._books.batch += 1
+        self._books.totals.intended = len(batch)
+        uploads = [
+            {**named(it.upload), "parts": it.parts.count, "bytes": str(it.parts.size)}
+            for it in batch
+        ]
+        self._books.commit(self._books.event_of_batch(INTENT, uploads=uploads))
 
     def _abort(self, due: Due) -> Aborted:
         return self._storage.gate.abort(
@@ -116,14 +128,14 @@ class Aborts:
     ) -> NoReturn:
         """So many refusals are no poison items any more."""
         self.defer(rest)
-        self._books.stopped = WHY_STOPPED[StorageRejected]
+        self._books.stopped = WHY_STOPPED["storage"]
         reason = (
             f"Storage refused to abort {self._books.totals.refused_in_a_row} multipart uploads in "
             f"a row ({last.reason}). They are as they were; nothing more was tried. Aborting "
             "needs s3:AbortMultipartUpload and s3:ListMultipartUploadParts on the objects of the "
             "owned prefixes."
         )
-        self._books.commit_result(fates, stopped=reason)
+        self._books.commit_result(self._result(fates, stopped=reason))
         raise JobFailed(reason)
 
     def _stop(
@@ -134,24 +146,50 @@ class Aborts:
         stopped: DeletionStopped,
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails."""
-        if isinstance(stopped.__cause__, GivenUp | LeaseLost):
-            # Whoever holds the locks now may be at work. The progress row counts the whole batch
-            # as left, and the audit log keeps the intent; what did go is added to it.
-            if fates:
-                self._books.commit_event_of_result(fates, stopped=stopped.reason)
-            raise stopped.__cause__
-        self._books.totals.note_left(
-            UNANSWERED, due.upload.key, due.active, size=due.parts.size, why=stopped.reason
+        result = self._result(fates, stopped=stopped.reason)
+        self._books.hand_over(stopped, result if fates else None)
+        self._books.totals.note(
+            UNANSWERED,
+            due.upload.key,
+            Meaning.LEFT,
+            size=due.parts.size,
+            why=stopped.reason,
+            since=due.active,
         )
         self.defer(rest)
-        self._books.stopped = WHY_STOPPED[type(stopped)]
-        unwritten = ""
-        try:
-            self._books.commit_result(fates, stopped=stopped.reason)
-        except (psycopg.Error, GivenUp) as error:
-            unwritten = f" This could not be written to the audit log: {type(error).__name__}."
+        self._books.stopped = WHY_STOPPED[stopped.kind]
+        unwritten = self._books.try_result(result)
         raise JobFailed(
             f"{stopped.reason} {len(rest) + 1} of the multipart uploads in batch "
             f"{self._books.batch} are left, and nothing more was aborted; the next run looks at "
             f"them again.{unwritten}"
         ) from stopped
+
+    def _result(
+        self, fates: Sequence[tuple[MultipartUpload, Aborted]], **facts: str
+    ) -> dict[str, Any]:
+        """Counts, and by name whatever did not simply go."""
+        return self._books.event_of_batch(
+            RESULT,
+            aborted=sum(it.fate is AbortFate.ABORTED for _, it in fates),
+            parts=sum(it.parts for _, it in fates),
+            # As text: events hold no number that a double does not hold for certain.
+            bytes_freed=str(sum(it.bytes_freed for _, it in fates)),
+            others=[
+                {**named(upload), "fate": it.fate.value, "reason": it.reason.replace("\x00", "")}
+                for upload, it in fates
+                if it.fate is not AbortFate.ABORTED
+            ],
+            **facts,
+        )
+
+
+def named(upload: MultipartUpload) -> dict[str, str]:
+    r"""An upload as events name it; a key that JSON text cannot carry is escaped, and says so.
+
+    jsonb refuses `\x00`. Keys that are no UTF-8 never come so far: the gate keeps them.
+    """
+    key = {"key": upload.key}
+    if "\x00" in upload.key:
+        key = {"key_escaped": display_key(upload.key, limit=8000)}
+    return {**key, "upload_id": upload.upload_id}

@@ -6,8 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.multipart_uploads.totals import ACTIVE, ENDED, UNDATED, UNREADABLE, YOUNG
-from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.book.outcomes import StorageRejected
+from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.jobs.multipart_uploads.detail import (
+    ACTIVE,
+    ENDED,
+    UNDATED,
+    UNREADABLE,
+    YOUNG,
+    note_kept,
+)
 from filejobs_dagster.objects.heads import THREADS
 from filejobs_dagster.objects.multipart import MultipartUpload, Parts, PartsUnknown, list_parts
 from filejobs_dagster.objects.multipart.bodies import leave_out_echoes
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from filejobs_dagster.jobs.multipart_uploads.totals import Totals
+    from filejobs_dagster.book.totals import Totals
     from filejobs_dagster.jobs.storage_orphans import Storage
 
 
@@ -68,9 +76,9 @@ class Judge:
             active = upload.initiated if parts.count == 0 else parts.newest
             if active is None:
                 # Without a date nobody can say that it is old.
-                self._totals.note(UNDATED, upload.key, size=parts.size)
+                self._totals.note(UNDATED, upload.key, Meaning.STAYS, size=parts.size)
             elif active >= self._cutoff:
-                self._totals.note(ACTIVE, upload.key, size=parts.size)
+                self._totals.note(ACTIVE, upload.key, Meaning.STAYS, size=parts.size)
             else:
                 due.append(Due(upload, parts, active, must_be_idle=True))
         return due
@@ -86,11 +94,12 @@ class Judge:
             ReferencesUnknown: A source could not be asked.
             StorageRejected: No request can succeed.
         """
-        self._totals.asked_by_id += len(uploads)
+        self._totals.decided = True
+        self._totals.more["asked_by_id"] += len(uploads)
         ours = [upload for upload in uploads if self._storage.gate.owned(upload.key) is None]
-        unreadable = self._totals.unreadable
+        unreadable = self._totals.passed_over
         found = dict(self._with_parts(ours, ended_counts=False))
-        self._totals.scanned += len(found) + self._totals.unreadable - unreadable
+        self._totals.scanned += len(found) + self._totals.passed_over - unreadable
         return [
             Due(upload, found[upload], found[upload].newest, must_be_idle=False)
             for upload in self._admitted(list(found))
@@ -100,7 +109,7 @@ class Judge:
         """A part cannot be older than its upload, so some need not be asked for their parts."""
         young = upload.initiated is not None and upload.initiated >= self._cutoff
         if young:
-            self._totals.note(YOUNG, upload.key)
+            self._totals.note(YOUNG, upload.key, Meaning.STAYS)
         return young
 
     def _admitted(self, uploads: Sequence[MultipartUpload]) -> list[MultipartUpload]:
@@ -111,7 +120,7 @@ class Judge:
             if reason is None:
                 admitted.append(upload)
             else:
-                self._totals.note_kept(upload.key, reason)
+                note_kept(self._totals, upload.key, reason)
         return admitted
 
     def _with_parts(
@@ -122,11 +131,15 @@ class Judge:
             if isinstance(parts, Parts):
                 found.append((upload, parts))
             elif isinstance(parts, PartsUnknown):
-                self._totals.note_left(
-                    UNREADABLE, upload.key, upload.initiated, size=None, why=str(parts.error)
+                self._totals.note(
+                    UNREADABLE,
+                    upload.key,
+                    Meaning.PASSED_OVER,
+                    why=str(parts.error),
+                    since=upload.initiated,
                 )
             elif ended_counts:
-                self._totals.note(ENDED, upload.key)
+                self._totals.note(ENDED, upload.key, Meaning.STAYS)
         return found
 
     def _ask(self, uploads: Sequence[MultipartUpload]) -> list[Parts | PartsUnknown | None]:

@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
+from filejobs_dagster.book.outcomes import StorageRejected
+from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.door.server import BLIND
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.multipart_uploads.aborts import LIMIT, MAX_RUNTIME, Aborts
-from filejobs_dagster.jobs.multipart_uploads.bookkeeping import Bookkeeping
-from filejobs_dagster.jobs.multipart_uploads.judging import Judge
-from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
-from filejobs_dagster.jobs.multipart_uploads.totals import (
+from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts
+from filejobs_dagster.jobs.multipart_uploads.detail import (
+    ACTIVE,
     ENDED,
     REFERENCED,
     UNDATED,
     WOULD_ABORT,
+    detail_of,
+    gone,
 )
+from filejobs_dagster.jobs.multipart_uploads.judging import Judge
+from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
-from filejobs_dagster.jobs.storage_orphans.totals import in_words
-from filejobs_dagster.ledger.outcome import Outcome, none_went
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.deletion import StorageRejected
-from filejobs_dagster.objects.keys import display_key
 from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.manner import abilities_of
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts, list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
 from filejobs_dagster.objects.prefixes import apart
 from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.multipart_uploads.judging import Due
     from filejobs_dagster.jobs.multipart_uploads.settings import Request
     from filejobs_dagster.jobs.storage_orphans import Storage
+    from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.objects.multipart import MultipartUpload
 
 UPLOADS_TO_LOOK_FOR = 20
@@ -52,7 +56,8 @@ class Sweep:
         self._context = context
         self._request = request
         self._storage = storage
-        self._books = Bookkeeping(context, storage.bucket.bucket)
+        totals = Totals(live=context.live, decided=False)
+        self._books = Bookkeeping(context, totals, detail_of, bucket=storage.bucket.bucket)
         self._ticker = Ticker(context, self._books.commit_position)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
         self._listed = 0
@@ -67,7 +72,6 @@ class Sweep:
         check_access(self._storage.client, self._storage.bucket.bucket)
         now = self._begin()
         try:
-            self._storage.references.preflight()
             self._read_backstop()
             self._sweep(now)
         except (ListingFailed, ReferencesUnknown, StorageRejected) as error:
@@ -185,7 +189,7 @@ class Sweep:
                 self._books.stopped = MAX_RUNTIME
                 return False
             due = judge(batch)
-            room = self._request.limit - self._books.totals.tried
+            room = self._request.limit - self._books.totals.claimed
             self._act(due[:room], aborts)
             if due[room:]:
                 self._books.stopped = self._books.stopped or LIMIT
@@ -203,89 +207,74 @@ class Sweep:
             aborts.run(due)
             return
         totals = self._books.totals
-        totals.tried += len(due)
+        totals.claimed += len(due)
         for it in due:
-            totals.note_left(WOULD_ABORT, it.upload.key, it.active, size=it.parts.size)
+            totals.note(
+                WOULD_ABORT, it.upload.key, Meaning.WOULD_GO, size=it.parts.size, since=it.active
+            )
 
     def _say(self, phase: str, key: str) -> None:
         totals = self._books.totals
-        did = {"aborted": totals.aborted} if totals.live else {"due": totals.classes[WOULD_ABORT]}
+        did = {"aborted": totals.acted} if totals.live else {"due": totals.classes[WOULD_ABORT]}
         place = key.encode("utf-8", "surrogateescape")
-        count = totals.scanned if phase == "listing" else totals.asked_by_id
+        count = totals.scanned if phase == "listing" else totals.more["asked_by_id"]
         self._ticker.objects(phase, count, place, did)
 
     # The end ------------------------------------------------------------------------------------
 
     def _so_far(self) -> str:
-        aborted = self._books.totals.aborted
+        aborted = self._books.totals.acted
         if not aborted:
             return "Nothing was aborted."
         return f"{aborted:,} multipart uploads had been aborted before; nothing more was."
 
     def _outcome(self) -> Outcome:
         books, totals = self._books, self._books.totals
-        if books.stopped == MAX_RUNTIME and not totals.scanned:
-            raise JobFailed(
-                f"The run's time ({in_words(self._request.max_runtime)}) was over before it had "
-                "looked at one multipart upload. Give it more max_runtime, or find out what took "
-                "so long: the bucket and the sources are asked first."
-            )
-        finding = self._finding or none_went(totals.gone, {UNDATED: totals.classes[UNDATED]})
-        oldest = None if totals.oldest is None else totals.oldest + self._request.idle_for
-        facts: dict[str, Any] = {
-            "truncated": books.stopped is not None,
-            "stopped_reason": books.stopped,
-            "swept": self._context.live
-            and books.stopped is None
-            and finding is None
-            and not totals.left
-            and not totals.unreadable,
-            "oldest_left": None if oldest is None else oldest.isoformat(),
-            **({"finding": finding} if self._context.live else {}),
-            "explained": self._explained(finding),
-            "progress": {"phase": "done"},
-        }
-        self._context.log.info("%s", facts["explained"])
-        books.facts |= facts
-        return Outcome(
-            scanned=totals.scanned,
-            acted=totals.aborted,
-            detail=books.detail() | facts,
+        if books.stopped == MAX_RUNTIME:
+            books.require_begun(in_words(self._request.max_runtime), "one multipart upload")
+        active, explained = totals.oldest_left, self._explained()
+        self._context.log.info("%s", explained)
+        return books.outcome(
+            oldest_left=None if active is None else active + self._request.idle_for,
+            went=gone(totals),
+            dropped={UNDATED: totals.classes[UNDATED]},
+            finding=self._finding,
             error=self._nothing_worked(),
+            explained=explained,
+            progress={"phase": "done"},
         )
 
-    def _explained(self, finding: str | None) -> str:
+    def _explained(self) -> str:
         """A sentence for whoever wonders why nothing, or not everything, was aborted."""
         totals = self._books.totals
         if self._context.live:
-            did = f"{totals.aborted:,} aborted, {totals.freed:,} bytes freed"
+            did = f"{totals.acted:,} aborted, {totals.freed:,} bytes freed"
         else:
             size = totals.bytes_by_class[WOULD_ABORT]
             did = f"A live run would abort {totals.classes[WOULD_ABORT]:,} ({size:,} bytes)"
         parts = [did]
         if referenced := totals.classes[REFERENCED]:
             parts.append(f"{referenced:,} stay because a row names their key")
-        if left := totals.left + totals.unreadable:
+        if left := totals.left + totals.passed_over:
             parts.append(f"{left:,} are left because storage refused")
         if self._books.stopped is not None:
             parts.append(f"it stopped because of {self._books.stopped}")
-        if finding is not None:
-            parts.append(finding)
         return "; ".join(parts) + "."
 
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
         totals = self._books.totals
-        failures = totals.left + totals.unreadable
-        worked = totals.gone + totals.classes[WOULD_ABORT]
+        failed = totals.left + totals.passed_over
+        worked = gone(totals) + totals.classes[WOULD_ABORT]
         if not totals.left:
             # Nothing was to be aborted: that parts were read at all shows that it works.
-            worked += totals.readable + totals.classes[ENDED]
-        if worked or not failures:
-            return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
-        return (
-            f"Of {failures:,} multipart uploads that were due or could not be judged none could "
-            f"be aborted ({fates}). See the samples in the record; check the bucket's "
-            "permissions: s3:ListMultipartUploadParts, s3:AbortMultipartUpload, s3:GetObject."
+            worked += sum(totals.classes[fate] for fate in (ACTIVE, UNDATED, ENDED))
+        return nothing_worked(
+            totals,
+            worked=worked,
+            failed=failed,
+            what=f"Of {failed:,} multipart uploads that were due or could not be judged none could "
+            "be aborted",
+            advice="the bucket's permissions: s3:ListMultipartUploadParts, "
+            "s3:AbortMultipartUpload, s3:GetObject",
         )

@@ -6,15 +6,16 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.audit.append import append
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
+from filejobs_dagster.jobs.run_history.detail import PROGRESS_ROWS
 from filejobs_dagster.jobs.run_history.settings import JOB
 from filejobs_dagster.jobs.run_history.statements import OLD_PROGRESS, REMOVE_PROGRESS
 
 if TYPE_CHECKING:
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.run_history.history import History
     from filejobs_dagster.jobs.run_history.settings import Request
-    from filejobs_dagster.jobs.run_history.totals import Totals
 
 PAGE = 1000
 
@@ -25,39 +26,46 @@ class ProgressRows:
     """The pass over `job_progress`."""
 
     def __init__(
-        self, context: RunContext, request: Request, history: History, totals: Totals
+        self,
+        context: RunContext,
+        request: Request,
+        history: History,
+        books: Bookkeeping,
+        cutoff: datetime,
     ) -> None:
         self._context = context
         self._request = request
         self._history = history
-        self._totals = totals
+        self._books = books
+        self._cutoff = cutoff
         self._place: tuple[datetime, str] = (_BEFORE_ALL, "")
 
     def prune(self, ends_at: float) -> None:
         """Remove pages until none is left, the limit is reached or the time (monotonic) is over."""
-        while self._totals.stopped is None:
+        while self._books.stopped is None:
             page = self._page()
             if not page:
                 return
             if time.monotonic() >= ends_at:
-                self._totals.stopped = "max_runtime"
-            elif self._totals.progress_rows >= self._request.limit:
-                self._totals.stopped = "limit"
+                self._books.stopped = MAX_RUNTIME
+            elif self._books.totals.more[PROGRESS_ROWS] >= self._request.limit:
+                self._books.stopped = LIMIT
             else:
                 self._take(page)
 
     def _page(self) -> list[str]:
         context = self._context
         closed_at, run_id = self._place
+        done = self._books.totals.more[PROGRESS_ROWS]
         with context.database.transaction(context.connection, read_only=True) as cursor:
             cursor.execute(
                 OLD_PROGRESS,
                 {
                     "installation": context.identity.installation,
-                    "cutoff": self._totals.cutoff,
+                    "cutoff": self._cutoff,
                     "closed_at": closed_at,
                     "run_id": run_id,
-                    "limit": min(PAGE, max(1, self._request.limit - self._totals.progress_rows)),
+                    "limit": min(PAGE, max(1, self._request.limit - done)),
                 },
             )
             rows = cursor.fetchall()
@@ -70,36 +78,22 @@ class ProgressRows:
         needed = self._history.not_over(page)
         going = [run_id for run_id in page if run_id not in needed]
         if not self._context.live:
-            self._totals.progress_rows += len(going)
+            self._books.totals.more[PROGRESS_ROWS] += len(going)
             return
         self._context.prove_alive()
-        context, totals = self._context, self._totals
+        context = self._context
         with context.database.transaction(context.connection) as cursor:
             cursor.execute(
                 REMOVE_PROGRESS,
                 {
                     "run_ids": going,
                     "installation": context.identity.installation,
-                    "cutoff": totals.cutoff,
+                    "cutoff": self._cutoff,
                 },
             )
             removed = cursor.rowcount
-            totals.progress_rows += removed
-            context.progress.advance(
-                cursor,
-                scanned=totals.scanned,
-                acted=totals.acted,
-                detail=totals.as_detail(self._request),
+            self._books.totals.more[PROGRESS_ROWS] += removed
+            event = self._books.event(
+                f"{JOB}.progress.removed", cutoff=self._cutoff.isoformat(), rows=removed
             )
-            append(
-                cursor,
-                [
-                    {
-                        "kind": f"{JOB}.progress.removed",
-                        "job": JOB,
-                        "run_id": context.identity.run_id,
-                        "cutoff": totals.cutoff.isoformat(),
-                        "rows": removed,
-                    }
-                ],
-            )
+            self._books.write(cursor, event)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.audit.append import append
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping
+from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.run_history import totals as fates
+from filejobs_dagster.jobs.run_history import detail as fates
 from filejobs_dagster.jobs.run_history.progress_rows import ProgressRows
 from filejobs_dagster.jobs.run_history.settings import JOB
 from filejobs_dagster.jobs.run_history.statements import RECORDED
-from filejobs_dagster.jobs.run_history.totals import Totals
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.sanitize import sanitize
 
@@ -37,58 +37,64 @@ class Pruning:
         self._request = request
         self._history = history
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
-        self._totals = Totals(context.live, context.now() - request.keep)
-        self._batch = 0
+        self._cutoff = context.now() - request.keep
+        self._books = Bookkeeping(context, Totals(live=context.live), fates.detail_of)
+        self._books.facts |= {
+            "cutoff": self._cutoff.isoformat(),
+            "keep_seconds": round(request.keep.total_seconds()),
+        }
 
     def run(self) -> Outcome:
         """Prune runs, then rows of progress."""
         if not self._history.lasting:
             self._context.log.warning("%s", NOT_LASTING)
             return Outcome(detail={"explained": NOT_LASTING, "truncated": False, "swept": False})
-        totals = self._totals
-        for page in self._history.over(totals.cutoff):
+        for page in self._history.over(self._cutoff):
             self._take(page)
-            if totals.stopped is not None:
+            if self._books.stopped is not None:
                 break
-        rows = ProgressRows(self._context, self._request, self._history, totals)
+        rows = ProgressRows(self._context, self._request, self._history, self._books, self._cutoff)
         rows.prune(self._ends_at)
-        return Outcome(totals.scanned, totals.acted, totals.as_detail(self._request))
+        ended = self._books.totals.oldest_left
+        return self._books.outcome(
+            oldest_left=None if ended is None else ended + self._request.keep
+        )
 
     def _take(self, page: Sequence[OldRun]) -> None:
         due = list(self._due(page))
         size = self._request.batch_size
         for start in range(0, len(due), size):
-            room = self._request.limit - self._totals.classes[fates.PRUNED]
+            room = self._request.limit - self._books.totals.claimed
             batch = due[start : start + min(size, max(room, 0))]
             if not self._may_go_on(room):
-                self._totals.leave(min(run.ended_at for run in due[start:]))
+                self._books.totals.leave(min(run.ended_at for run in due[start:]))
                 return
             self._remove(batch)
             if len(batch) < len(due[start : start + size]):
-                self._totals.stopped = "limit"
-                self._totals.leave(min(run.ended_at for run in due[start + len(batch) :]))
+                self._books.stopped = LIMIT
+                self._books.totals.leave(min(run.ended_at for run in due[start + len(batch) :]))
                 return
-        self._commit()
+        self._books.commit()
 
     def _may_go_on(self, room: int) -> bool:
         if room <= 0:
-            self._totals.stopped = "limit"
+            self._books.stopped = LIMIT
         elif time.monotonic() >= self._ends_at:
-            self._totals.stopped = "max_runtime"
-        return self._totals.stopped is None
+            self._books.stopped = MAX_RUNTIME
+        return self._books.stopped is None
 
     def _due(self, page: Sequence[OldRun]) -> Iterator[OldRun]:
         """Those of a page that go; the others are counted under what keeps them."""
         run_ids = [run.run_id for run in page]
         recorded = self._recorded(run_ids)
-        leaned_on = self._history.leaned_on(run_ids, self._totals.cutoff)
+        leaned_on = self._history.leaned_on(run_ids, self._cutoff)
         backfills = self._history.open_backfills({run.backfill for run in page if run.backfill})
         for run in page:
             kept_as = self._kept_as(run, recorded.get(run.run_id), leaned_on, backfills)
             if kept_as is None:
                 yield run
             else:
-                self._totals.count(kept_as, run)
+                self._note(kept_as, run, Meaning.STAYS)
 
     def _kept_as(
         self,
@@ -98,7 +104,7 @@ class Pruning:
         open_backfills: set[str],
     ) -> str | None:
         """Why a run is kept; None when nothing keeps it."""
-        cutoff = self._totals.cutoff
+        cutoff = self._cutoff
         if run.run_id == self._context.identity.run_id:
             return fates.ITSELF
         if recorded_end is None:
@@ -122,23 +128,21 @@ class Pruning:
 
     def _remove(self, batch: Sequence[OldRun]) -> None:
         if not self._context.live:
-            for run in batch:
-                self._totals.count(fates.PRUNED, run)
+            self._count(fates.WOULD_BE_PRUNED, Meaning.WOULD_GO, len(batch))
             return
-        self._batch += 1
+        self._books.batch += 1
         self._context.prove_alive()
         self._write_event("intent", runs=[run.run_id for run in batch])
         reasons = self._history.remove_all([run.run_id for run in batch])
         failed = {run_id: sanitize(reason) for run_id, reason in reasons.items()}
         for run in batch:
             if run.run_id in failed:
-                self._totals.leave(run.ended_at)
-                self._totals.count(fates.NOT_REMOVED, run, failed[run.run_id])
-            else:
-                self._totals.count(fates.PRUNED, run)
+                self._books.totals.leave(run.ended_at)
+                self._note(fates.NOT_REMOVED, run, Meaning.LEFT, failed[run.run_id])
+        self._count(fates.PRUNED, Meaning.DONE, len(batch) - len(failed))
         self._write_event("result", removed=len(batch) - len(failed), failed=failed)
-        self._commit()
-        self._context.log.info("removed %s runs", f"{self._totals.acted:,}")
+        self._books.commit()
+        self._context.log.info("removed %s runs", f"{self._books.totals.acted:,}")
         if len(failed) == len(batch):
             first = next(iter(failed.values()))
             raise JobFailed(
@@ -147,24 +151,17 @@ class Pruning:
             )
 
     def _write_event(self, what: str, **facts: object) -> None:
-        context = self._context
-        event = {
-            "kind": f"{JOB}.prune.{what}",
-            "job": JOB,
-            "run_id": context.identity.run_id,
-            "batch": self._batch,
-            "cutoff": self._totals.cutoff.isoformat(),
-            **facts,
-        }
-        with context.database.transaction(context.connection) as cursor:
-            append(cursor, [event])
+        cutoff = self._cutoff.isoformat()
+        event = self._books.event_of_batch(f"{JOB}.prune.{what}", cutoff=cutoff, **facts)
+        self._books.write_events([event])
 
-    def _commit(self) -> None:
-        context, totals = self._context, self._totals
-        with context.database.transaction(context.connection) as cursor:
-            context.progress.advance(
-                cursor,
-                scanned=totals.scanned,
-                acted=totals.acted,
-                detail=totals.as_detail(self._request),
-            )
+    def _note(self, fate: str, run: OldRun, means: Meaning, why: str | None = None) -> None:
+        self._books.totals.scanned += 1
+        shown = f"{run.run_id} ({run.job}, {run.ended_at:%Y-%m-%d})"
+        self._books.totals.note(fate, shown, means, why=why)
+
+    def _count(self, fate: str, means: Meaning, many: int) -> None:
+        """Count runs that go, or would: they use up the limit, and nobody needs to see them."""
+        self._books.totals.scanned += many
+        self._books.totals.claimed += many
+        self._books.totals.count(fate, means, many)

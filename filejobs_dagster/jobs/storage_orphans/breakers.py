@@ -6,7 +6,7 @@ Pure: nothing is read and nothing is written here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
+    from filejobs_dagster.references.elsewhere.search import NamingColumn
 
 ORPHAN_FRACTION = "orphan_fraction"
 ORPHANS = "orphans"
@@ -21,6 +22,7 @@ ORPHAN_BYTES = "orphan_bytes"
 REFERENCE_SHRINK = "reference_shrink"
 AMBIGUOUS_FRACTION = "ambiguous_fraction"
 MISSING_FRACTION = "missing_fraction"
+NAMED_ELSEWHERE = "named_elsewhere"
 NOTHING_MATCHED = "nothing_matched"
 DATABASE_OLDER = "database_older"
 
@@ -31,6 +33,7 @@ BREAKERS: tuple[str, ...] = (
     REFERENCE_SHRINK,
     AMBIGUOUS_FRACTION,
     MISSING_FRACTION,
+    NAMED_ELSEWHERE,
     NOTHING_MATCHED,
     DATABASE_OLDER,
 )
@@ -75,6 +78,8 @@ class Numbers:
         references_owned: Those of them inside owned prefixes.
         missing: Those of the latter whose object was not listed.
         keys_by_source: How many keys each source returned.
+        named_elsewhere: Those that a column names which no source reads.
+        named_most: The column that names the most of them.
         newest_reference: When the newest object that a source names was modified, in milliseconds
             since 1970; 0 without one.
         newer: Orphans and young objects that are newer than that by more than `min_age`.
@@ -93,6 +98,8 @@ class Numbers:
     references_owned: int
     missing: int
     keys_by_source: Mapping[str, int] = field(default_factory=dict)
+    named_elsewhere: int = 0
+    named_most: NamingColumn | None = None
     newest_reference: int = 0
     newer: int = 0
     strangers: Sequence[Stranger] = ()
@@ -130,6 +137,8 @@ class Reading:
         found: The number, in words.
         limit: The limit, in words.
         advice: What to look at when it trips.
+        doubt: What every job must hear when it trips, in words: that the rows by which they all go
+            may be wrong, or the bucket. Empty where it is a matter of this job alone.
         overridden: True when it tripped and this run may go on all the same.
     """
 
@@ -138,6 +147,7 @@ class Reading:
     found: str
     limit: str
     advice: str
+    doubt: str = ""
     overridden: bool = False
 
     @property
@@ -190,18 +200,12 @@ def read_breakers(
         _reference_shrink(numbers, limits, earlier),
         _ambiguous(numbers, limits, hint),
         _missing(numbers, limits),
+        _named_elsewhere(numbers, limits),
         _nothing_matched(numbers, hint),
         _database_older(numbers, limits),
     )
     return tuple(
-        Reading(
-            name=reading.name,
-            tripped=reading.tripped,
-            found=reading.found,
-            limit=reading.limit,
-            advice=reading.advice,
-            overridden=reading.tripped and reading.name in overridden,
-        )
+        replace(reading, overridden=reading.tripped and reading.name in overridden)
         for reading in readings
     )
 
@@ -265,6 +269,7 @@ def _reference_shrink(
         "Was a table emptied or restored, or a query changed? Objects are only orphans when their "
         "rows are gone for good. What an application or table_retention removes by itself is not "
         "known here.",
+        doubt=f"references are gone that no job has removed ({worst})",
     )
 
 
@@ -346,6 +351,7 @@ def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
     fraction = _fraction(numbers.missing, numbers.references_owned)
     # An empty listing is no small loss, however few the references are.
     tolerated = limits.tolerated if numbers.objects else 0
+    nothing = f"nothing lies in owns, and {numbers.missing:,} references say that something does"
     return Reading(
         MISSING_FRACTION,
         fraction > limits.max_missing_fraction and numbers.missing > tolerated,
@@ -355,12 +361,41 @@ def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
         "The listing seems to have ended early: objects that it left out cannot be judged, and "
         "neither can those that it showed. Or the bucket is the wrong one, somebody deleted "
         "objects by hand, or rows of your own tables name uploads that never came.",
+        doubt="" if numbers.objects else nothing,
+    )
+
+
+def _named_elsewhere(numbers: Numbers, limits: BreakersSettings) -> Reading:
+    most = numbers.named_most
+    unreferenced = numbers.orphans + numbers.named_elsewhere
+    count = most.count if most is not None else 0
+    fraction = _fraction(count, unreferenced)
+    found = "no column names an object without being a source"
+    advice = ""
+    if most is not None:
+        found = (
+            f"column {most.column}, which is no source, names {count:,} of {unreferenced:,} "
+            f"objects that no source names, {_percent(fraction)}"
+        )
+        advice = (
+            "A source seems to be missing. They are kept in any case. Declare it, as far as one "
+            f"value shows its form: {most.how}. Or, where what stands there keeps no object (a "
+            f"history, a cache), write `named_elsewhere: {{ignore: [{{column: {most.column}, "
+            "reason: …}]}` into the bucket's settings."
+        )
+    return Reading(
+        NAMED_ELSEWHERE,
+        fraction > limits.max_named_elsewhere_fraction and count > limits.tolerated,
+        found,
+        f"{_percent(limits.max_named_elsewhere_fraction)} by one column, or {limits.tolerated:,} "
+        "objects",
+        advice,
     )
 
 
 def _nothing_matched(numbers: Numbers, hint: str | None) -> Reading:
     # Young, protected and unknown objects stay anyway, and say nothing.
-    judged = numbers.orphans + numbers.ambiguous
+    judged = numbers.orphans + numbers.ambiguous + numbers.named_elsewhere
     return Reading(
         NOTHING_MATCHED,
         judged > 0 and numbers.matched == 0,
@@ -388,6 +423,7 @@ def _database_older(numbers: Numbers, limits: BreakersSettings) -> Reading:
         "The database looks older than the bucket: was it restored from a backup, or is it a "
         "copy? Then the rows of these objects are lost, and the objects are in use. If uploads "
         "really fail in such numbers while none succeeds, find out why first.",
+        doubt=f"the database looks older than the bucket ({found})",
     )
 
 

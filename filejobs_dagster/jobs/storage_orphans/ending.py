@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.jobs.storage_orphans.removal import LIMIT
-from filejobs_dagster.jobs.storage_orphans.totals import (
+from filejobs_dagster.book.bookkeeping import LIMIT, nothing_worked
+from filejobs_dagster.book.totals import KEPT
+from filejobs_dagster.jobs.storage_orphans import detail
+from filejobs_dagster.jobs.storage_orphans.detail import (
     ALREADY_GONE,
     CHANGED,
     GHOST,
-    KEPT,
     LOCKED,
-    TOO_RECENT,
     UNDECIDED,
     UNSEEN,
     WON_BY_OTHERS,
-    as_text,
-    in_words,
-    minute_in_words,
 )
-from filejobs_dagster.ledger.outcome import Outcome, none_went
+from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.candidates import Due, PutOff, Waiting
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.settings import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
+    from filejobs_dagster.ledger.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -84,68 +83,60 @@ class Ending:
             "waiting_until": as_text(
                 None if waiting.since is None else waiting.since + self._request.confirm_after
             ),
-            "truncated": books.stopped is not None,
-            "stopped_reason": books.stopped,
         }
+        oldest: datetime | None = None
+        # Nobody has decided that these may stay.
+        open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN)]
         if self._context.live:
-            # Nobody has decided that these may stay.
-            open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN)]
-            since = (due.since, books.oldest_failed, waiting.seen_since)
+            since = (due.since, totals.oldest_left, waiting.seen_since)
             oldest = min(
                 [*(it for it in since if it is not None), *(it.since for it in open_ones)],
                 default=None,
             )
-            finding = self._finding(due, waiting, put_off)
             facts |= {
                 "deferred": due.count,
                 "deferred_bytes": due.bytes,
                 "deferred_oldest": as_text(due.oldest),
-                "oldest_left": as_text(
-                    None if oldest is None else oldest + self._request.confirm_after
-                ),
                 "put_off": {kind: it.count for kind, it in put_off.items()},
-                "finding": finding,
-                "swept": not how.reviewed
-                and books.stopped is None
-                and finding is None
-                and not open_ones
-                and not waiting.by_other_rules
-                and not due.count
-                and not totals.left
-                and not totals.fates[TOO_RECENT],
             }
-            if finding is not None:
-                self._context.log.warning("%s", finding)
         facts |= would or {}
         facts["progress"] = {"phase": "done"}
         facts["explained"] = self._explained(due, waiting, would, put_off)
         self._context.log.info("%s", facts["explained"])
-        books.facts |= facts
-        return Outcome(
-            scanned=totals.objects,
-            acted=totals.acted,
-            detail=books.detail(),
+        return books.outcome(
+            oldest_left=None if oldest is None else oldest + self._request.confirm_after,
+            unswept=how.reviewed or bool(due.count or open_ones or waiting.by_other_rules),
+            went=totals.acted,
+            dropped={} if due.count else self._dropped(put_off),
+            finding=self._alternation(waiting),
             error=self._nothing_worked(),
+            **facts,
         )
 
-    def _finding(self, due: Due, waiting: Waiting, put_off: Mapping[str, PutOff]) -> str | None:
-        """Why this pass is no sweep, although nothing stopped it; None when nothing is wrong."""
-        if waiting.by_other_rules and (alternate := self._marks.alternation()) is not None:
-            return f"{counted(waiting.by_other_rules)} wait anew: {alternate}"
-        if due.count:
+    def _alternation(self, waiting: Waiting) -> str | None:
+        """Why orphans wait anew for ever; None when they do not."""
+        if not waiting.by_other_rules:
             return None
-        fates = {
+        alternate = self._marks.alternation()
+        if alternate is None:
+            return None
+        return f"{counted(waiting.by_other_rules)} wait anew: {alternate}"
+
+    def _dropped(self, put_off: Mapping[str, PutOff]) -> dict[str, int]:
+        """Candidates that dropped out, in this run and in those before it, by the reason."""
+        fates = self._books.totals.classes
+        found = {
             fate: count
-            for fate, count in self._books.totals.fates.items()
+            for fate, count in fates.items()
             if fate in (CHANGED, WON_BY_OTHERS) or fate.startswith(KEPT)
         }
-        kinds = {
-            kind: put_off[kind].count for kind in (UNDECIDED, UNSEEN, GHOST) if kind in put_off
-        }
-        if GHOST in kinds:
+        for kind in (UNDECIDED, UNSEEN, GHOST):
+            if kind in put_off:
+                found[kind] = put_off[kind].count
+        if GHOST in found:
             # What was gone for the first time is a ghost only when it is listed once more.
-            kinds[GHOST] -= self._books.totals.fates[ALREADY_GONE]
-        return none_went(self._books.totals.acted, {**fates, **kinds})
+            found[GHOST] -= fates[ALREADY_GONE]
+        return found
 
     def _would(self, due: Due) -> dict[str, Any]:
         """What a live run would have removed at this moment."""
@@ -188,13 +179,13 @@ class Ending:
                 f"{counted(waiting.count)} must wait until an earlier run has seen them for "
                 f"{in_words(self._request.confirm_after)}: the first of them is due {first_due}"
             )
-        if locked := self._books.totals.fates[LOCKED]:
+        if locked := self._books.totals.classes[LOCKED]:
             parts.append(f"{locked:,} are locked")
         parts += [f"{it.count:,} are put off: {kind}" for kind, it in put_off.items()]
         return "; ".join(parts) + "."
 
     def _did(self, due: Due) -> str:
-        done, stopped = self._books.totals.done, self._books.stopped
+        done, stopped = detail.in_words(self._books.totals), self._books.stopped
         because = f"; it stopped because of {stopped}" if stopped else ""
         if not due.count:
             return done + because
@@ -214,15 +205,28 @@ class Ending:
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
         totals = self._books.totals
-        if not self._context.live or totals.acted or not totals.left:
+        if not self._context.live:
             return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.fates.items()))
-        return (
-            f"Of {totals.left:,} orphans that were due none could be removed ({fates}). See the "
-            "samples in the record; check the bucket's permissions."
+        return nothing_worked(
+            totals,
+            worked=totals.acted,
+            failed=totals.left,
+            what=f"Of {totals.left:,} orphans that were due none could be removed",
+            advice="the bucket's permissions",
         )
 
 
 def counted(orphans: int) -> str:
     """A number of orphans, in words."""
     return f"{orphans:,} orphan{'' if orphans == 1 else 's'}"
+
+
+def as_text(at: datetime | None) -> str | None:
+    """A moment as the record holds it."""
+    return None if at is None else at.isoformat()
+
+
+def minute_in_words(at: datetime) -> str:
+    """A moment for people, in UTC; the next full minute, so that it is never too early."""
+    up = at.astimezone(timezone.utc) + timedelta(minutes=1) - timedelta.resolution
+    return f"{up:%Y-%m-%d %H:%M} UTC"

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.door.doubt import remember_doubt
+from filejobs_dagster.door.doubt import dismissal, remember_doubt
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.breakers import (
-    DATABASE_OLDER,
+    REFERENCE_SHRINK,
     Numbers,
     Reading,
     Stranger,
     read_breakers,
 )
 from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
-from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, DERIVED, ORPHAN
+from filejobs_dagster.jobs.storage_orphans.classification.words import (
+    AMBIGUOUS,
+    DERIVED,
+    NAMED_ELSEWHERE,
+    ORPHAN,
+)
 from filejobs_dagster.jobs.storage_orphans.tables import shown
 from filejobs_dagster.references.own_tables import OWN_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.collector import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.passing import Pass
     from filejobs_dagster.jobs.storage_orphans.settings import Request
+    from filejobs_dagster.references.elsewhere.search import NamingColumn
 
 
 class Judge:
@@ -73,17 +79,21 @@ class Judge:
             self._note_override(passed_over)
 
     def _tell_every_job(self, readings: Sequence[Reading]) -> None:
-        """Write down that the database looks older than the bucket: every job goes by its rows.
+        """Write down what speaks against the rows or the bucket: every job goes by them.
 
         A dry run does, too: what it has found holds for a live one.
         """
-        older = next(reading for reading in readings if reading.name == DATABASE_OLDER)
+        doubts = [
+            reading.doubt
+            for reading in readings
+            if reading.tripped and not (reading.overridden and self._context.live)
+        ]
+        found = "; ".join(filter(None, doubts))
         bucket, entry = self._storage.bucket, self._storage.entry
         with self._context.database.transaction(self._context.connection) as cursor:
             self._context.progress.must_be_open(cursor)
-            if older.tripped and not (older.overridden and self._context.live):
-                run_id = self._context.identity.run_id
-                remember_doubt(cursor, bucket, entry, run_id, older.found)
+            if found:
+                remember_doubt(cursor, bucket, entry, self._context.identity.run_id, found)
 
     def _blocked(self, blocking: Sequence[Reading]) -> str:
         who = "This run is blocked" if self._context.live else "A live run would be blocked"
@@ -97,9 +107,23 @@ class Judge:
         # Tables of runs show the first line alone.
         return (
             f"{who} by {names}, so nothing was marked and nothing deleted.\n{lines}\n"
-            f"Read {read}. If the numbers are right, let one run pass over {these}: "
-            f"`override: {{breakers: [{names}], reason: …}}` in its config."
+            f"Read {read}. If the numbers are right, {self._way_out(blocking, these, names)}"
         )
+
+    def _way_out(self, blocking: Sequence[Reading], these: str, names: str) -> str:
+        override = (
+            f"let one run pass over {these}: `override: {{breakers: [{names}], reason: …}}` in its "
+            "config."
+        )
+        if not any(reading.doubt for reading in blocking):
+            return override
+        said = (
+            "say so first, because every live run of every job that goes by these rows is refused "
+            f"until then: {dismissal(self._storage.entry)}"
+        )
+        if all(reading.name == REFERENCE_SHRINK for reading in blocking):
+            return f"{said}. The next pass compares with no earlier one, and only marks."
+        return f"{said}. The next pass only marks. Then {override}"
 
     def _note_override(self, passed_over: Sequence[Reading]) -> None:
         override = self._request.override
@@ -114,11 +138,21 @@ class Judge:
         )
         if self._context.live:
             # A dry run's record says it; beyond that, a dry run writes nothing.
-            self._books.commit_override(override, [one.as_detail() for one in passed_over])
+            event = self._books.event_of_batch(
+                "storage_orphans.breakers.overridden",
+                reason=override.reason.replace("\x00", ""),
+                tripped=[one.as_detail() for one in passed_over],
+            )
+            self._books.commit(event)
 
 
-def numbers_of(made: Pass) -> Numbers:
-    """A pass in the numbers that breakers read."""
+def numbers_of(made: Pass, named_most: NamingColumn | None = None) -> Numbers:
+    """A pass in the numbers that breakers read.
+
+    Args:
+        made: The pass.
+        named_most: The column that names the most objects without being a source.
+    """
     found = made.found
     classes = found.classes
     return Numbers(
@@ -134,8 +168,10 @@ def numbers_of(made: Pass) -> Numbers:
         strangers=tuple(
             Stranger(name, count.keys, shown(count.samples[0]))
             for name, count in made.references.per_source.items()
-            if count.keys and not count.in_owns
+            if count.keys and not count.in_owns and not count.owners
         ),
+        named_elsewhere=classes[NAMED_ELSEWHERE].count,
+        named_most=named_most,
         newest_reference=found.newest_reference,
         newer=found.newer,
         own=frozenset(table.name for table in OWN_TABLES),

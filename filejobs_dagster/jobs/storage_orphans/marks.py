@@ -343,7 +343,7 @@ class Marks:
             "etags": [etag_text(orphan.etag) for orphan in orphans],
             "sizes": [orphan.size for orphan in orphans],
             "modified": [orphan.modified for orphan in orphans],
-            "most_apart": identity.MOST_APART,
+            "most_apart": identity.ROUNDED_BY,
             "old": timedelta(seconds=identity.OLD),
         }
         with self._context.database.transaction(self._context.connection) as cursor:

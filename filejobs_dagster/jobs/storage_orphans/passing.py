@@ -14,7 +14,6 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
-from filejobs_dagster.jobs.storage_orphans.totals import in_words
 from filejobs_dagster.objects.identity import milliseconds
 from filejobs_dagster.objects.listing import (
     ListingFailed,
@@ -25,6 +24,7 @@ from filejobs_dagster.objects.listing import (
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.rewrites import RewriteMistaken
 from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.settings.durations import in_words
 from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
+    from filejobs_dagster.references.elsewhere.search import Elsewhere
     from filejobs_dagster.references.reference_set import ReferenceSet
     from filejobs_dagster.streams import Scratch
 
@@ -82,6 +83,7 @@ def make_pass(
     *,
     now: datetime,
     ends_at: float,
+    elsewhere: Elsewhere,
 ) -> Pass:
     """List, then read the references, then classify.
 
@@ -95,6 +97,7 @@ def make_pass(
         ticker: Is told how far it is.
         now: By the database's clock, from before anything was listed.
         ends_at: By the monotonic clock; then the pass is given up.
+        elsewhere: Looks for what would be orphans in columns that no source reads.
 
     Raises:
         TimeOver: It was not complete when the time was over.
@@ -154,6 +157,7 @@ def make_pass(
             scratch,
             classifying,
             now=milliseconds(now),
+            elsewhere=elsewhere.look_for,
         )
     except (ListingStopped, _Over) as error:
         raise TimeOver(

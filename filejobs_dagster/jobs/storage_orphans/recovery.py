@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.outcomes import StorageRejected
+from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.bookkeeping import named
-from filejobs_dagster.jobs.storage_orphans.totals import TOO_RECENT, UNANSWERED
-from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.jobs.storage_orphans.detail import TOO_RECENT, UNANSWERED
+from filejobs_dagster.jobs.storage_orphans.keys_in_lists import named
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import Found, measure
 from filejobs_dagster.postgres.transient import trying_again
@@ -16,9 +17,9 @@ from filejobs_dagster.postgres.transient import trying_again
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage
-    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
 
 SETTLED_AFTER = timedelta(minutes=15)
@@ -55,25 +56,28 @@ def recover(
             f"say of any of them whether it is there ({key!r}: {why}). Nothing was touched."
         )
     for text, why in unknown.items():
-        books.totals.note(UNANSWERED, text.encode(), f"left by an earlier run: {why}")
+        why_left = f"left by an earlier run: {why}"
+        books.totals.note(UNANSWERED, text.encode(), Meaning.LEFT, why=why_left)
     gone = [key for key in keys if found[key.decode()] is None]
     there = [key for key in keys if isinstance(found[key.decode()], Found)]
 
     def once() -> list[bytes]:
         with context.database.transaction(context.connection) as cursor:
             anew = marks.recover(cursor, gone=gone, there=there, settled=now - SETTLED_AFTER)
-            books.write_result(
-                cursor,
+            result = books.event_of_batch(
+                "objects.delete.result",
                 recovered=True,
                 **named("found_gone", gone),
                 **named("found_there", anew),
                 **(named("not_known", [key.encode() for key in unknown]) if unknown else {}),
             )
+            books.write(cursor, result)
         return anew
 
     anew = set(trying_again(once))
     for recent in (one for one in there if one not in anew):
-        books.totals.note(TOO_RECENT, recent, f"asked to go less than {SETTLED_AFTER} ago")
+        why_left = f"asked to go less than {SETTLED_AFTER} ago"
+        books.totals.note(TOO_RECENT, recent, Meaning.PASSED_OVER, why=why_left)
     recovered = {"gone": len(gone), "there": len(anew)}
     rest = {"too_recent": len(there) - len(anew), "not_known": len(unknown)}
     books.facts["recovered"] = recovered | {name: count for name, count in rest.items() if count}

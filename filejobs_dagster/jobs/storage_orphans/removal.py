@@ -5,54 +5,53 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import psycopg
-
+from filejobs_dagster.book import outcomes as book
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
+from filejobs_dagster.book.outcomes import DeletionStopped, Fate, Outcomes
+from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.bookkeeping import named, reasons
+from filejobs_dagster.jobs.storage_orphans import detail
 from filejobs_dagster.jobs.storage_orphans.candidates import Aside
-from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
-from filejobs_dagster.jobs.storage_orphans.totals import (
+from filejobs_dagster.jobs.storage_orphans.detail import (
     GHOST,
     UNANSWERED,
-    UNDECIDED,
-    UNSEEN,
     WON_BY_OTHERS,
-    in_words,
+    note_outcomes,
 )
+from filejobs_dagster.jobs.storage_orphans.keys_in_lists import named, reasons
+from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
 from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.removal import Expected, Removal, RemovalStopped
+from filejobs_dagster.objects.targets import Expected
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.fence import Fence
 from filejobs_dagster.postgres.locks import LeaseLost
 from filejobs_dagster.postgres.transient import trying_again
+from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    import psycopg
+
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.outcomes import StopKind
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
-    from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans.candidates import Intended
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.references.rewrites import Rewrites
 
-LIMIT = "limit"
-MAX_RUNTIME = "max_runtime"
 OLDER_TRANSACTIONS = "older transactions"
 
-WHY_STOPPED: Mapping[str, str] = {
-    "storage": "storage rejected a batch",
-    "references": "a source of references could not be read",
-    "proof": "it could not be proven that the run may still delete",
-    "verification": "what storage had reported as deleted was still there",
+WHY_STOPPED: Mapping[StopKind, str] = book.WHY_STOPPED | {
+    "verification": "what storage had reported as deleted was still there"
 }
-
-MOST_REFUSED_IN_A_ROW = 10
 
 LOOK_AT_A_HOLD_AGAIN = timedelta(days=1)
 """A legal hold has no end of its own, and asking every hour would be noise."""
@@ -157,7 +156,9 @@ class Drain:
                 # Until their result is written nobody knows: a run killed in between leaves them.
                 self._books.totals.intended = len(won)
                 if won:
-                    self._books.write_intent(cursor, [one.key for one in won])
+                    keys_going = named("keys", [one.key for one in won])
+                    intent = self._books.event_of_batch("objects.delete.intent", **keys_going)
+                    self._books.write(cursor, intent)
             return won
 
         try:
@@ -170,7 +171,7 @@ class Drain:
         won = {one.key for one in intended}
         for key in keys:
             if key not in won:
-                self._books.totals.note(WON_BY_OTHERS, key)
+                self._books.totals.note(WON_BY_OTHERS, key, Meaning.STAYS)
 
     def _wait_for_older_transactions(self, intended: Sequence[Intended]) -> bool:
         """Wait until nobody can still refer to the keys on a view from before the intent."""
@@ -203,7 +204,7 @@ class Drain:
         def once() -> None:
             with self._context.database.transaction(self._context.connection) as cursor:
                 self._marks.release(cursor, keys)
-                self._books.write_result(cursor, deleted=0, deferred=len(keys), why=why)
+                self._books.write(cursor, self._result(deleted=0, deferred=len(keys), why=why))
 
         self._books.totals.intended = 0
         trying_again(once)
@@ -218,11 +219,15 @@ class Drain:
             asked = True
 
         try:
-            removal = self._storage.gate.remove(expected, before_bytes, self._means.manner)
-        except RemovalStopped as stopped:
+            outcomes = self._storage.gate.remove(expected, before_bytes, self._means.manner)
+        except DeletionStopped as stopped:
             self._stop(intended, stopped, asked=asked)
-        self._settle(intended, removal)
-        refused = self._refused_as_a_whole(removal, intended)
+        self._settle(intended, outcomes)
+        refused = self._books.refused_as_a_whole(
+            detail.refused(outcomes, _kinds(intended)),
+            len(intended),
+            "No further batch was begun. Check the bucket's permissions.",
+        )
         if refused is not None:
             raise JobFailed(refused)
 
@@ -236,48 +241,38 @@ class Drain:
             owners=tuple(owner.decode("utf-8", "surrogateescape") for owner in owners),
         )
 
-    def _settle(
-        self,
-        intended: Sequence[Intended],
-        removal: Removal,
-        *,
-        unasked: Sequence[bytes] = (),
-        **facts: object,
-    ) -> None:
-        """Write what became of the intent: marks, totals and audit in one transaction.
+    def _settle(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
+        """Write what became of the intent: marks, totals and audit in one transaction."""
+        event = self._count(intended, outcomes)
+        self._books.commit_result(
+            event, partial(self._settle_marks, intended=intended, outcomes=outcomes)
+        )
 
-        Raises:
-            GivenUp: The run's record stands already; the event was written all the same.
-        """
-        self._books.totals.note_removal(removal, {one.key: one.kind for one in intended})
-        self._books.totals.intended = 0
-        result = {**_as_event(removal), **facts}
+    def _count(
+        self, intended: Sequence[Intended], outcomes: Outcomes[bytes], **facts: object
+    ) -> dict[str, Any]:
+        """Count what became of the intent, and return the event that says it."""
+        note_outcomes(self._books.totals, outcomes, _kinds(intended))
+        self._note_oldest_failed(intended, outcomes)
+        return self._result(**_as_event(outcomes), **facts)
 
-        def once() -> None:
-            with self._context.database.transaction(self._context.connection) as cursor:
-                self._settle_marks(cursor, intended, removal, unasked)
-                self._books.write_result(cursor, **result)
-
-        self._note_oldest_failed(intended, removal)
-        try:
-            trying_again(once)
-        except GivenUp:
-            self._books.commit_result(**result)
-            raise
+    def _result(self, **facts: object) -> dict[str, Any]:
+        return self._books.event_of_batch("objects.delete.result", **facts)
 
     def _settle_marks(
         self,
         cursor: psycopg.Cursor[psycopg.rows.TupleRow],
         intended: Sequence[Intended],
-        removal: Removal,
-        unasked: Sequence[bytes],
+        outcomes: Outcomes[bytes],
+        unasked: Sequence[bytes] = (),
     ) -> None:
         # Whoever referred to one of these would lose it when the deletion still arrives, so they
         # stay refused until a later run has looked what became of them.
-        self._marks.keep_intent(cursor, _unsettled(removal))
-        settled = [key for key in (*removal.changed, *removal.kept) if key not in removal.unsettled]
+        self._marks.keep_intent(cursor, {it.key: it.reason for it in outcomes if it.unsettled})
+        settled = Outcomes(tuple(it for it in outcomes if not it.unsettled))
         # What changed or became referenced is no candidate any more: it begins anew, if at all.
-        self._marks.gone(cursor, [*removal.removed(), *settled])
+        over = settled.of(Fate.CHANGED, Fate.KEPT)
+        self._marks.gone(cursor, [*settled.removed(), *over])
         now = database_now(cursor)
         again = now + LOOK_AT_A_HOLD_AGAIN
         self._marks.set_aside(
@@ -285,30 +280,22 @@ class Drain:
             "locked",
             [
                 Aside(key, str(lock), again if lock.until is None else lock.until)
-                for key, lock in removal.locked.items()
-                if key not in removal.unsettled
+                for key, lock in settled.locked.items()
             ],
         )
-        self._marks.set_aside(
-            cursor,
-            "failed",
-            [
-                Aside(key, why)
-                for key, why in removal.failed.items()
-                if key not in removal.unsettled
-            ],
-        )
-        self._marks.set_aside(cursor, "failed", list(_put_off(intended, removal, now)))
+        failed = [Aside(key, why) for key, why in settled.failed.items()]
+        self._marks.set_aside(cursor, "failed", [*failed, *_put_off(intended, settled, now)])
         self._marks.release(cursor, unasked)
 
-    def _note_oldest_failed(self, intended: Sequence[Intended], removal: Removal) -> None:
+    def _note_oldest_failed(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
         """Remember since when what failed has been due; the marks do not count it as due."""
-        left = [one.first_seen for one in intended if one.key in removal.failed]
-        known = self._books.oldest_failed
-        self._books.oldest_failed = min([*left, *([known] if known else [])], default=None)
+        failed = outcomes.failed
+        left = [one.first_seen for one in intended if one.key in failed]
+        if left:
+            self._books.totals.leave(min(left))
 
     def _stop(
-        self, intended: Sequence[Intended], stopped: RemovalStopped, *, asked: bool
+        self, intended: Sequence[Intended], stopped: DeletionStopped, *, asked: bool
     ) -> NoReturn:
         """The batch ended early: what was not answered counts as left, and the run fails.
 
@@ -317,56 +304,26 @@ class Drain:
             stopped: Where and why.
             asked: True when storage was asked to delete anything of it.
         """
-        done = stopped.so_far
-        if isinstance(stopped.__cause__, GivenUp | LeaseLost):
-            # Whoever holds the locks now may be at work. The audit log keeps the intent, and gets
-            # what did go; the next run looks for the rest.
-            if done.answered():
-                self._books.commit_result(
-                    **_as_event(done),
-                    **named("removed", done.removed()),
-                    stopped=stopped.reason,
-                )
-            raise stopped.__cause__
+        done: Outcomes[bytes] = stopped.so_far
+        facts = {**named("removed", done.removed()), "stopped": stopped.reason}
+        went = self._result(**_as_event(done), **facts) if done.answered() else None
+        self._books.hand_over(stopped, went)
         for key in stopped.unanswered:
-            self._books.totals.note(UNANSWERED, key, stopped.reason)
+            self._books.totals.note(UNANSWERED, key, Meaning.LEFT, why=stopped.reason)
         self._books.stopped = WHY_STOPPED[stopped.kind]
         # Where storage was asked and did not answer, the object may yet go: the intent stays, so
         # that nobody refers to the key before the next run has looked. A source that fails before
         # a further try of a request says nothing about the first.
         unasked = stopped.unanswered if stopped.kind == "references" and not asked else ()
-        unwritten = ""
-        try:
-            self._settle(
-                intended,
-                done,
-                unasked=unasked,
-                stopped=stopped.reason,
-                **named("removed", done.removed()),
-                **named("unanswered", stopped.unanswered),
-            )
-        except (psycopg.Error, GivenUp) as error:
-            unwritten = f" This could not be written to the audit log: {type(error).__name__}."
+        unwritten = self._books.try_result(
+            self._count(intended, done, **facts, **named("unanswered", stopped.unanswered)),
+            partial(self._settle_marks, intended=intended, outcomes=done, unasked=unasked),
+        )
         raise JobFailed(
             f"{stopped.reason} Of the {len(intended):,} orphans of batch {self._books.batch}, "
             f"{len(done.removed()):,} are gone and {len(stopped.unanswered):,} are left for the "
             f"next run.{unwritten}"
         ) from stopped
-
-    def _refused_as_a_whole(self, removal: Removal, intended: Sequence[Intended]) -> str | None:
-        """A batch in which every key is refused is a rejection too; a poison item is not."""
-        known = {one.key for one in intended if one.kind == UNSEEN}
-        unseen = {key: why for key, why in removal.unseen.items() if key not in known}
-        failed, in_a_row = {**removal.failed, **unseen}, self._books.totals.refused_in_a_row
-        whole_batch = len(failed) > 1 and len(failed) == len(intended)
-        if not failed or not (whole_batch or in_a_row >= MOST_REFUSED_IN_A_ROW):
-            return None
-        self._books.stopped = WHY_STOPPED["storage"]
-        return (
-            f"Storage refused {in_a_row} objects in a row, all of them up to the end of batch "
-            f"{self._books.batch} ({next(iter(failed.values()))}). No further batch was begun. "
-            "Check the bucket's permissions."
-        )
 
     def _say(self) -> None:
         """A line now and then: ten million orphans are ten thousand batches."""
@@ -377,7 +334,7 @@ class Drain:
         self._context.log.info(
             "batch %d: so far %s; %s refused by storage",
             self._books.batch,
-            totals.done,
+            detail.in_words(totals),
             f"{totals.left:,}",
         )
 
@@ -402,44 +359,44 @@ class ProofNowAndThen:
             self._proven_at = time.monotonic()
 
 
-def _unsettled(removal: Removal) -> dict[bytes, str]:
-    """Why each of the keys is still there that may yet go."""
-    locked = {key: str(lock) for key, lock in removal.locked.items()}
-    undecided = {**removal.undecided, **removal.unseen}
-    reasons = {**removal.failed, **removal.changed, **undecided, **locked, **removal.kept}
-    return {key: why for key, why in reasons.items() if key in removal.unsettled}
+def _kinds(intended: Sequence[Intended]) -> dict[bytes, str]:
+    """For keys that an earlier run could not remove, the kind of its reason."""
+    return {one.key: one.kind for one in intended if one.kind}
 
 
-def _put_off(intended: Sequence[Intended], removal: Removal, now: datetime) -> Iterator[Aside]:
+def _put_off(
+    intended: Sequence[Intended], settled: Outcomes[bytes], now: datetime
+) -> Iterator[Aside]:
     """What nobody can decide, or look at, and what is listed without being there.
 
     The mark of what is listed and not there stays: where the next listing does not show it, it is
     cleared with all others, and where it does, it is a ghost.
     """
-    why = {
-        **{key: f"{UNDECIDED}: {reason}" for key, reason in removal.undecided.items()},
-        **{key: f"{UNSEEN}: {reason}" for key, reason in removal.unseen.items()},
-        **dict.fromkeys(removal.already_gone, f"{GHOST}: it is listed, and a HEAD finds nothing"),
-    }
-    for one in intended:
-        if one.key in why and one.key not in removal.unsettled:
-            wait = min(max(now - one.first_seen, LOOK_AT_A_HOLD_AGAIN), LATEST_AGAIN)
-            yield Aside(one.key, why[one.key], now + wait)
+    first_seen = {one.key: one.first_seen for one in intended}
+    for it in settled:
+        if it.fate is Fate.ALREADY_GONE:
+            why = f"{GHOST}: it is listed, and a HEAD finds nothing"
+        elif it.fate in (Fate.UNDECIDED, Fate.UNSEEN):
+            why = f"{it.fate.value}: {it.reason}"
+        else:
+            continue
+        wait = min(max(now - first_seen[it.key], LOOK_AT_A_HOLD_AGAIN), LATEST_AGAIN)
+        yield Aside(it.key, why, now + wait)
 
 
-def _as_event(removal: Removal) -> dict[str, object]:
+def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:
     """Counts of what went, and by name whatever was not simply deleted."""
     return {
-        "deleted": len(removal.deleted),
-        "marked": len(removal.marked),
-        "purged": len(removal.purged),
-        "versions_purged": sum(removal.purged.values()),
-        "bytes_freed": str(removal.freed),
-        **named("already_gone", removal.already_gone),
-        **reasons("changed", removal.changed),
-        **reasons("undecided", removal.undecided),
-        **reasons("unseen", removal.unseen),
-        **reasons("locked", removal.locked),
-        **reasons("failed", removal.failed),
-        **reasons("kept", removal.kept),
+        "deleted": len(outcomes.deleted),
+        "marked": len(outcomes.marked),
+        "purged": len(outcomes.purged),
+        "versions_purged": sum(outcomes.purged.values()),
+        "bytes_freed": str(outcomes.freed),
+        **named("already_gone", outcomes.already_gone),
+        **reasons("changed", outcomes.changed),
+        **reasons("undecided", outcomes.undecided),
+        **reasons("unseen", outcomes.unseen),
+        **reasons("locked", outcomes.locked),
+        **reasons("failed", outcomes.failed),
+        **reasons("kept", outcomes.kept),
     }

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, ORPHAN
+from filejobs_dagster.jobs.storage_orphans.classification.words import (
+    AMBIGUOUS,
+    NAMED_ELSEWHERE,
+    ORPHAN,
+)
 from filejobs_dagster.jobs.storage_orphans.listed_csv import (
     KEEP,
     REMOVE,
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     )
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings
+
+
+_SAID = {AMBIGUOUS: "a row says ", NAMED_ELSEWHERE: "a row names it in "}
 
 
 def write_report(
@@ -91,5 +98,5 @@ def _kept(objects: list[Kept]) -> Iterator[Line]:
             modified=one.modified,
             etag="",
             of_class=one.kind,
-            reason=f"a row says {because}" if one.kind == AMBIGUOUS else because,
+            reason=_SAID.get(one.kind, "") + because,
         )

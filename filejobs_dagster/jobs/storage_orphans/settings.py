@@ -64,11 +64,17 @@ class BreakersSettings(Section):
         "More of them mean that the listing ended early.",
         examples=[0.02],
     )
+    max_named_elsewhere_fraction: Fraction = Field(
+        default=0.1,
+        description="The largest share, of the objects that no source names, that one column may "
+        "name which is no source. More of them mean that it should be one.",
+        examples=[0.1],
+    )
     tolerated: StrictInt = Field(
         default=10,
         ge=0,
-        description="So many ambiguous or missing objects never trip a breaker, whatever their "
-        "share: reservations name objects that have not arrived.",
+        description="So many objects that are ambiguous, missing or named elsewhere never trip a "
+        "breaker, whatever their share: reservations name objects that have not arrived.",
         examples=[10],
     )
     max_newer: StrictInt = Field(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.marks import MOST_IN_A_STEP
+from filejobs_dagster.references.elsewhere.search import MOST_AT_ONCE, unsearched_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.candidates import Candidate
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.review import ReviewedList
+    from filejobs_dagster.references.elsewhere.search import Elsewhere
 
 
 class Supply(Protocol):
@@ -76,5 +79,47 @@ class ReviewedOnly:
                 self._held += self._marks.due_among(
                     block[start : start + 1000], self._confirmed_before
                 )
+        taken, self._held = self._held[:most], self._held[most:]
+        return taken
+
+
+class NotNamedElsewhere:
+    """Those of another supply that no column names.
+
+    All that a run may delete was looked for by this very run: by its pass, which looks for a
+    sample where there are too many, or here.
+    """
+
+    def __init__(self, supply: Supply, elsewhere: Elsewhere, *, live: bool) -> None:
+        """Begin where the supply does.
+
+        Args:
+            supply: Gives the keys.
+            elsewhere: Looks for them.
+            live: True when what is taken will be deleted.
+        """
+        self._supply = supply
+        self._elsewhere = elsewhere
+        self._live = live
+        self._held: list[bytes] = []
+
+    def take(self, most: int) -> list[bytes]:
+        """The next keys.
+
+        Raises:
+            JobFailed: Something could not be searched, and nobody has said that it need not be.
+        """
+        found = self._elsewhere.found
+        while not self._held and (portion := self._supply.take(MOST_AT_ONCE)):
+            self._elsewhere.search(portion)
+            if self._live and found.unsearched:
+                raise JobFailed(
+                    f"{unsearched_in_words(found.unsearched)} What stands there may name objects "
+                    "that no source names, so none of them was deleted. Give the role the right to "
+                    "read it, or raise named_elsewhere.max_time. What need not be searched, say so "
+                    "in the bucket's settings, with the reason: `named_elsewhere: {ignore: "
+                    f"[{{column: '{found.unsearched[0].column}', reason: …}}]}}`."
+                )
+            self._held = [key for key in portion if key not in found.named]
         taken, self._held = self._held[:most], self._held[most:]
         return taken

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, Bookkeeping
+from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.sides import AWS
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.detail import detail_of
 from filejobs_dagster.jobs.storage_orphans.ending import Ending, How
 from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
 from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
@@ -18,16 +20,21 @@ from filejobs_dagster.jobs.storage_orphans.marks import Marks, in_statements
 from filejobs_dagster.jobs.storage_orphans.passing import Pass, TimeOver, make_pass
 from filejobs_dagster.jobs.storage_orphans.places import opened_list
 from filejobs_dagster.jobs.storage_orphans.recovery import note_unsettled, recover
-from filejobs_dagster.jobs.storage_orphans.removal import MAX_RUNTIME, Drain, Means
+from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means
 from filejobs_dagster.jobs.storage_orphans.report import write_report
 from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
-from filejobs_dagster.jobs.storage_orphans.supply import AllThatIsDue, ReviewedOnly, Supply
+from filejobs_dagster.jobs.storage_orphans.supply import (
+    AllThatIsDue,
+    NotNamedElsewhere,
+    ReviewedOnly,
+    Supply,
+)
 from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
+from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.rewrites import Rewrites
-from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
 
 if TYPE_CHECKING:
@@ -37,7 +44,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.references.elsewhere.search import Found
 
+
+SEARCHING = "searching bytes"
 
 BYTES_ON_DISK = 250
 """For each object and each reference, where both have to be sorted: key, facts, and a copy."""
@@ -50,7 +60,8 @@ class Sweep:
         self._context = context
         self._request = request
         self._storage = storage
-        self._books = Bookkeeping(context, storage.bucket.bucket)
+        totals = Totals(live=context.live, decided=False)
+        self._books = Bookkeeping(context, totals, detail_of, bucket=storage.bucket.bucket)
         self._ticker = Ticker(context, self._books.commit_position)
         self._fingerprint = fingerprint(storage.bucket)
         self._marks = Marks(context, storage.entry, self._fingerprint)
@@ -69,7 +80,6 @@ class Sweep:
         if self._context.live:
             recover(self._storage, self._marks, self._context, self._books, now)
         note_unsettled(self._marks, self._context, self._books)
-        self._preflight()
         try:
             with Scratch(self._storage.scratch, needs=self._room_needed()) as scratch:
                 return self._within(scratch, now)
@@ -78,6 +88,12 @@ class Sweep:
 
     def _within(self, scratch: Scratch, now: datetime) -> Outcome:
         reviewed = self._reviewed(scratch, now)
+        elsewhere = Elsewhere(
+            self._context.database,
+            self._storage.bucket,
+            ends_at=self._ends_at,
+            on_progress=lambda table, size: self._ticker.objects(SEARCHING, size, table.encode()),
+        )
         try:
             made = make_pass(
                 self._context,
@@ -87,13 +103,15 @@ class Sweep:
                 self._ticker,
                 now=now,
                 ends_at=self._ends_at,
+                elsewhere=elsewhere,
             )
         except TimeOver:
             self._books.commit_position({"truncated": True, "stopped_reason": MAX_RUNTIME})
             raise
+        self._note_search(elsewhere.found)
         self._note(made)
         self._write_report(made, scratch, now)
-        numbers = numbers_of(made)
+        numbers = numbers_of(made, next(iter(elsewhere.found.by_column()), None))
         first = not self._marks.passed_before()
         self._books.facts["first_pass"] = first
         judge = Judge(self._context, self._request, self._storage, self._books, self._marks)
@@ -106,6 +124,7 @@ class Sweep:
         supply: Supply = AllThatIsDue(self._marks, confirmed_before)
         if reviewed is not None:
             supply = ReviewedOnly(self._marks, confirmed_before, reviewed)
+        supply = NotNamedElsewhere(supply, elsewhere, live=self._context.live)
         if self._context.live and not first:
             self._drain(supply, confirmed_before)
         how = How(confirmed_before, first, reviewed is not None, supply)
@@ -128,12 +147,6 @@ class Sweep:
                 "override passes over breakers without a reason. Write one: it is recorded in the "
                 "run and in the audit log. Nothing was done."
             )
-
-    def _preflight(self) -> None:
-        try:
-            self._storage.references.preflight()
-        except ReferencesUnknown as error:
-            raise JobFailed(f"{error} Nothing was marked, and nothing was deleted.") from error
 
     def _begin(self) -> datetime:
         """Fix the cutoff, by the database's clock."""
@@ -175,15 +188,30 @@ class Sweep:
 
     # The pass -------------------------------------------------------------------------------------
 
+    def _note_search(self, found: Found) -> None:
+        """Take over what columns name that are no source, and what could not be searched."""
+        self._books.facts |= found.as_detail()
+        if found.unsearched:
+            self._context.log.warning(
+                "%s No live run deletes an orphan before that is searched, or ignored with a "
+                "reason, by named_elsewhere of the bucket's settings.",
+                unsearched_in_words(found.unsearched),
+            )
+        if found.idle:
+            self._context.log.warning(
+                "named_elsewhere.ignore names what is no column: %s.", ", ".join(found.idle)
+            )
+
     def _note(self, made: Pass) -> None:
         """Take over what the pass has found."""
         totals, found = self._books.totals, made.found
-        totals.objects, totals.listed_bytes = found.objects, found.bytes
-        for name, counted in found.classes.items():
-            totals.classes[name] = counted.count
-            totals.bytes_by_class[name] = counted.bytes
+        totals.scanned, totals.decided = found.objects, True
         totals.samples |= samples_of(found)
+        classes = found.classes.items()
         self._books.facts |= tables_of(found, made.references) | {
+            "classes": {name: it.count for name, it in classes if it.count},
+            "bytes_by_class": {name: it.bytes for name, it in classes if it.bytes},
+            "bytes": found.bytes,
             "references": found.references,
             "missing": found.missing,
             "awaited": found.awaited,

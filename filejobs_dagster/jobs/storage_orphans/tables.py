@@ -8,13 +8,14 @@ from filejobs_dagster.jobs.storage_orphans.classification.words import (
     AMBIGUOUS,
     CLASSES,
     DERIVED,
+    NAMED_ELSEWHERE,
     ORPHAN,
     PROTECTED,
     REFERENCED,
     YOUNG,
 )
 from filejobs_dagster.jobs.storage_orphans.listed_csv import moment_as_text
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,12 @@ _ORPHANS_FIRST = (ORPHAN, *(name for name in CLASSES if name != ORPHAN))
 _UNSAMPLED = frozenset({REFERENCED, YOUNG})
 """Nobody has to look at these, and their keys are none of a record's business."""
 
-_JOINED_BY = {AMBIGUOUS: "row", DERIVED: "owner", PROTECTED: "protect"}
+_JOINED_BY = {
+    AMBIGUOUS: "row",
+    DERIVED: "owner",
+    NAMED_ELSEWHERE: "column",
+    PROTECTED: "protect",
+}
 
 
 def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]:
@@ -57,6 +63,7 @@ def tables_of(found: Classification, references: ReferenceSet) -> dict[str, Any]
                 "rows": count.rows,
                 "keys": count.keys,
                 "in_owns": count.in_owns,
+                "names": "owners" if count.owners else "keys",
                 "null_or_empty": count.null_or_empty,
             }
             for name, count in references.per_source.items()

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.jobs.table_retention.settings import JOB
+from filejobs_dagster.book.bookkeeping import Bookkeeping
+from filejobs_dagster.book.totals import Meaning, Totals
+from filejobs_dagster.jobs.table_retention.detail import (
+    DELETED,
+    DROPPED,
+    REFUSED,
+    SCRUBBED,
+    WOULD_DELETE,
+    WOULD_SCRUB,
+    RetentionDetail,
+)
 from filejobs_dagster.settings import format_duration
 
 if TYPE_CHECKING:
@@ -18,40 +28,48 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.table_retention.look import Count
-    from filejobs_dagster.jobs.table_retention.tally import Tally
     from filejobs_dagster.jobs.table_retention.work import Work
+    from filejobs_dagster.ledger.outcome import Outcome
 
 SHOWN = 200
 """How many rows of each list a run's record holds."""
 
-DELETED, SCRUBBED, DROPPED = "deleted", "scrubbed", "partitions dropped"
-CHILDREN, REFUSED, NOT_WON = "children deleted", "refused by PostgreSQL", "left by a trigger"
-WOULD_DELETE, WOULD_SCRUB = "would delete", "would scrub"
 
-
-@dataclass
 class Record:
     """The record of one run.
 
     Attributes:
-        context: The run.
         works: Its rules.
-        now: The moment of the database's clock that every cutoff is counted from.
         subset: Names of the rules when the run does not take all of them.
-        stopped: Why the run ended before everything was done, or None.
+        books: Where its numbers are written down.
     """
 
-    context: RunContext
-    works: Sequence[Work]
-    now: datetime
-    subset: tuple[str, ...] = ()
-    stopped: str | None = None
+    def __init__(
+        self,
+        context: RunContext,
+        works: Sequence[Work],
+        now: datetime,
+        subset: tuple[str, ...] = (),
+    ) -> None:
+        """Open the books of one run.
+
+        Args:
+            context: The run.
+            works: Its rules.
+            now: The moment of the database's clock that every cutoff is counted from.
+            subset: Names of the rules when the run does not take all of them.
+        """
+        self._live = context.live
+        self._now = now
+        self.works = works
+        self.subset = subset
+        self.books = Bookkeeping(context, Totals(live=context.live), lambda _: self._detail())
 
     def write(
         self,
         cursor: psycopg.Cursor[TupleRow],
         work: Work,
-        tally: Tally,
+        tally: Totals,
         kind: str | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
@@ -61,38 +79,50 @@ class Record:
             GivenUp: The run's record stands already: roll back and stop.
         """
         tallies = [tally if each is work else each.tally for each in self.works]
-        self.context.progress.advance(
-            cursor,
-            scanned=sum(each.scanned for each in tallies),
-            acted=sum(each.acted for each in tallies),
-            detail=self.detail(tallies),
-        )
+        self.books.advance(cursor, self._together(tallies), self._detail(tallies))
         if kind is not None and work.plan is not None:
-            append(cursor, [{
-                "kind": kind,
-                "job": JOB,
-                "run_id": self.context.identity.run_id,
-                "rule": work.rule.name,
-                "table": str(work.plan.target.table),
-                **(facts or {}),
-            }])  # fmt: skip
+            table = str(work.plan.target.table)
+            event = self.books.event(kind, rule=work.rule.name, table=table, **(facts or {}))
+            append(cursor, [event])
 
-    @property
-    def tallies(self) -> list[Tally]:
-        """What is committed, rule by rule."""
-        return [work.tally for work in self.works]
+    def totals(self) -> Totals:
+        """What is committed of all rules, or what a dry run found."""
+        return self._together([work.tally for work in self.works])
 
-    @property
-    def acted(self) -> int:
-        """Items taken so far."""
-        return sum(tally.acted for tally in self.tallies)
+    def outcome(self, *, oldest_left: datetime | None, failed: bool, error: str | None) -> Outcome:
+        """The final word.
 
-    def detail(self, tallies: Sequence[Tally] | None = None) -> dict[str, Any]:
-        """The run as `job_run.detail` holds it."""
-        live, found = self.context.live, self.tallies if tallies is None else tallies
-        detail: dict[str, Any] = {
-            "cutoff": self.now.isoformat(),
-            "classes": {name: many for name, many in self._classes(found).items() if many},
+        Args:
+            oldest_left: Since when the oldest row is due that is left.
+            failed: True when a rule failed.
+            error: Why the run failed, or None.
+        """
+        self.books.totals = self.totals()
+        outcome = self.books.outcome(
+            oldest_left=oldest_left, unswept=failed or bool(self.subset), error=error
+        )
+        decided = any(work.look is not None for work in self.works)
+        return outcome if decided else replace(outcome, scanned=None, acted=None)
+
+    def _together(self, tallies: Sequence[Totals]) -> Totals:
+        if self._live:
+            return Totals.together(tallies)
+        looks = [work.look for work in self.works if work.look is not None]
+        found = Totals(live=False)
+        for fate, rows in (
+            (WOULD_DELETE, sum(look.deletes.rows for look in looks)),
+            (WOULD_SCRUB, sum(look.scrubs.rows for look in looks)),
+        ):
+            found.scanned += rows
+            found.count(fate, Meaning.WOULD_GO, rows)
+        return found
+
+    def _detail(self, tallies: Sequence[Totals] | None = None) -> RetentionDetail:
+        found = [work.tally for work in self.works] if tallies is None else tallies
+        totals = self._together(found)
+        detail: RetentionDetail = {
+            "cutoff": self._now.isoformat(),
+            "classes": totals.as_detail()["classes"],
             "rules": [
                 self._row(work, tally) for work, tally in zip(self.works, found, strict=True)
             ][:SHOWN],
@@ -101,13 +131,11 @@ class Record:
                 for work in self.works
                 for note in work.notes
             ][:SHOWN],
-            "truncated": self.stopped is not None,
-            "stopped_reason": self.stopped,
         }
         if self.subset:
             # Whoever judges the job must not take it for a run over everything.
             detail["window"] = {"covers": f"rules: {', '.join(self.subset)}"}
-        if live:
+        if self._live:
             detail["dropped"] = [
                 {
                     "partition": str(one.relation),
@@ -119,34 +147,20 @@ class Record:
             ][:SHOWN]
             return detail
         looks = [work.look for work in self.works if work.look is not None]
-        return detail | {
-            "would_collect": sum(look.deletes.rows + look.scrubs.rows for look in looks),
+        detail |= {
+            "would_collect": totals.scanned,
             "would_collect_is_floor": any(look.deletes.more or look.scrubs.more for look in looks),
         }
+        return detail
 
-    def _classes(self, tallies: Sequence[Tally]) -> dict[str, int]:
-        if not self.context.live:
-            looks = [work.look for work in self.works if work.look is not None]
-            return {
-                WOULD_DELETE: sum(look.deletes.rows for look in looks),
-                WOULD_SCRUB: sum(look.scrubs.rows for look in looks),
-            }
-        return {
-            DELETED: sum(tally.deleted for tally in tallies),
-            SCRUBBED: sum(tally.scrubbed for tally in tallies),
-            DROPPED: sum(tally.partitions for tally in tallies),
-            CHILDREN: sum(tally.children for tally in tallies),
-            REFUSED: sum(tally.refused for tally in tallies),
-            NOT_WON: sum(tally.not_won for tally in tallies),
-        }
-
-    def _row(self, work: Work, tally: Tally) -> dict[str, str | int]:
+    def _row(self, work: Work, tally: Totals) -> dict[str, str | int]:
         look, plan = work.look, work.plan
         # A dry run has no number of things done; unknown is a dash and never zero.
         done: dict[str, str | int] = {
-            "deleted": tally.deleted, "scrubbed": tally.scrubbed, "partitions": tally.partitions,
+            "deleted": tally.classes[DELETED], "scrubbed": tally.classes[SCRUBBED],
+            "partitions": tally.classes[DROPPED],
         }  # fmt: skip
-        if not self.context.live:
+        if not self._live:
             done = dict.fromkeys(done, "-")
         return {
             "rule": work.rule.name,
@@ -157,17 +171,10 @@ class Record:
             "due": "-" if look is None else str(look.deletes),
             "due to scrub": "-" if look is None else str(look.scrubs),
             **done,
-            "refused": tally.refused,
+            "refused": tally.classes[REFUSED],
             "left": work.left,
             "without time": _said(None if look is None else look.without_time),
             "reason": work.failed or work.why_refused or "-",
-        }
-
-    def final(self, *, swept: bool, oldest_left: datetime | None) -> dict[str, Any]:
-        """The detail of the final word."""
-        return self.detail() | {
-            "swept": swept,
-            "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
         }
 
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.table_retention.detail import DELETED, SCRUBBED
 from filejobs_dagster.jobs.table_retention.look import Plan, counted, oldest
 from filejobs_dagster.jobs.table_retention.record import Record
 from filejobs_dagster.jobs.table_retention.refused import RuleRefused, ends_the_run, said
 from filejobs_dagster.jobs.table_retention.resolving import resolve
 from filejobs_dagster.jobs.table_retention.session import IN_INDEX_ORDER, reading
 from filejobs_dagster.jobs.table_retention.work import Work
-from filejobs_dagster.ledger.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.table_retention.session import Raw
     from filejobs_dagster.jobs.table_retention.settings import Request, RetentionRuleSettings
+    from filejobs_dagster.ledger.outcome import Outcome
 
 MOST_COUNTED = 10_000
 """Rows that are due, or left, are counted up to here, for each rule."""
@@ -99,19 +101,20 @@ class Retention:
         waiting = [work for work in self._works if work.plan is not None and not work.done]
         while waiting:
             for work in list(waiting):
-                room = self._request.limit - self._record.acted
+                room = self._request.limit - self._record.totals().acted
                 if room <= 0 or self._time_is_over():
-                    self._record.stopped = "limit" if room <= 0 else "max_runtime"
+                    self._record.books.stopped = LIMIT if room <= 0 else MAX_RUNTIME
                     return
                 work.step(self._context, self._record, room)
                 if work.done:
                     waiting.remove(work)
-                self._say(work, f"deleted {work.tally.deleted:,}, scrubbed {work.tally.scrubbed:,}")
+                went = work.tally.classes
+                self._say(work, f"deleted {went[DELETED]:,}, scrubbed {went[SCRUBBED]:,}")
 
     def _time_is_over(self) -> bool:
         over = time.monotonic() >= self._ends_at
         if over:
-            self._record.stopped = "max_runtime"
+            self._record.books.stopped = MAX_RUNTIME
         return over
 
     def _say(self, work: Work, what: str) -> None:
@@ -138,43 +141,28 @@ class Retention:
 
     def _outcome(self) -> Outcome:
         record, works = self._record, self._works
-        if record.stopped is not None and not any(work.plan or work.failed for work in works):
+        if record.books.stopped is not None and not any(work.plan or work.failed for work in works):
             raise JobFailed(
                 f"The run's time ({self._request.max_runtime}) was over before it had looked at "
                 "one rule. Give it more max_runtime."
             )
         failed = [work for work in works if work.failed is not None]
-        refused = sum(tally.refused + tally.not_won for tally in record.tallies)
-        swept = (
-            self._context.live
-            and record.stopped is None
-            and not failed
-            and not refused
-            and not record.subset
-        )
         oldest_left = min((work.oldest_left for work in works if work.oldest_left), default=None)
-        decided = any(work.look is not None for work in works)
-        return Outcome(
-            scanned=self._scanned() if decided else None,
-            acted=record.acted if decided else None,
-            detail=record.final(swept=swept, oldest_left=oldest_left),
-            error=_error(works, failed) or self._nothing_worked(refused),
+        return record.outcome(
+            oldest_left=oldest_left,
+            failed=bool(failed),
+            error=_error(works, failed) or self._nothing_worked(),
         )
 
-    def _scanned(self) -> int:
-        if self._context.live:
-            return sum(tally.scanned for tally in self._record.tallies)
-        looks = [work.look for work in self._works if work.look is not None]
-        return sum(look.deletes.rows + look.scrubs.rows for look in looks)
-
-    def _nothing_worked(self, refused: int) -> str | None:
+    def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
-        if not refused or self._record.acted:
+        totals = self._record.totals()
+        if not totals.passed_over or totals.acted:
             return None
         reasons = [work.why_refused for work in self._works if work.why_refused is not None]
         why = reasons[0] if reasons else "a trigger left them alone"
         return (
-            f"Of {self._scanned():,} due rows none could be taken: {why}. Look at the foreign keys "
+            f"Of {totals.scanned:,} due rows none could be taken: {why}. Look at the foreign keys "
             "and triggers of the tables."
         )
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
+from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.jobs.table_retention import partitions
+from filejobs_dagster.jobs.table_retention.detail import CHILDREN, DROPPED, NOT_WON, REFUSED
 from filejobs_dagster.jobs.table_retention.events import facts_of_partition, facts_of_rows
 from filejobs_dagster.jobs.table_retention.refused import (
     RuleRefused,
@@ -25,7 +27,6 @@ from filejobs_dagster.jobs.table_retention.session import (
     roles_search_path,
 )
 from filejobs_dagster.jobs.table_retention.statements import keys_as_arrays, row_of
-from filejobs_dagster.jobs.table_retention.tally import Tally
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Records(Protocol):
         self,
         cursor: psycopg.Cursor[TupleRow],
         work: Work,
-        tally: Tally,
+        tally: Totals,
         kind: str | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
@@ -87,7 +88,7 @@ class Work:
         self.rule = rule
         self.plan: Plan | None = None
         self.look: Look | None = None
-        self.tally = Tally()
+        self.tally = Totals(live=True)
         self.failed: str | None = None
         self.why_refused: str | None = None
         self.notes: list[str] = []
@@ -162,7 +163,7 @@ class Work:
 
     # Rows -------------------------------------------------------------------------------------
 
-    def _batch(self, context: RunContext, records: Records, stage: Statements, size: int) -> Tally:
+    def _batch(self, context: RunContext, records: Records, stage: Statements, size: int) -> Totals:
         """Lock, take, write down; returns the tally once that is committed."""
         self._locked = self._may_be_refused = []
         database, connection = context.database, context.connection
@@ -176,13 +177,11 @@ class Work:
                 self._may_be_refused = rows
                 children, taken = self._take(raw, stage, rows) if rows else ({}, 0)
                 self._may_be_refused = []
-            tally = self.tally.plus(
-                batches=1 if rows else 0,
-                scanned=len(rows),
-                not_won=len(rows) - taken,
-                children=sum(children.values()),
-                **{stage.fate: taken},
-            )
+            tally = self.tally.copy()
+            tally.scanned += len(rows)
+            tally.count(stage.fate, Meaning.DONE, taken)
+            tally.count(NOT_WON, Meaning.PASSED_OVER, len(rows) - taken)
+            tally.count(CHILDREN, Meaning.STAYS, sum(children.values()))
             if rows:
                 facts = facts_of_rows(stage, rows, taken, children)
                 records.write(cursor, self, tally, f"table_retention.{stage.fate}", facts)
@@ -245,7 +244,9 @@ class Work:
             self._refused_in_a_row += 1
             self.why_refused = self.why_refused or said(error)
             self._after = refused[0]
-            tally = self.tally.plus(scanned=1, refused=1)
+            tally = self.tally.copy()
+            tally.scanned += 1
+            tally.count(REFUSED, Meaning.PASSED_OVER)
             with context.database.transaction(context.connection) as cursor:
                 records.write(cursor, self, tally)
             self.tally = tally
@@ -287,7 +288,7 @@ class Work:
                 self.tally = tally
                 self.dropped.append(partition)
 
-    def _drop(self, context: RunContext, records: Records, partition: Partition) -> Tally | None:
+    def _drop(self, context: RunContext, records: Records, partition: Partition) -> Totals | None:
         plan = self._required_plan()
         database, connection = context.database, context.connection
         with database.transaction(connection) as cursor:
@@ -295,9 +296,9 @@ class Work:
                 self._require_same_table(raw, plan.delete)
                 if not partitions.drop(raw, plan.target, partition, plan.delete.cutoff):
                     return None
-            tally = self.tally.plus(
-                batches=1, scanned=1, partitions=1, rows_in_partitions=partition.estimate
-            )
+            tally = self.tally.copy()
+            tally.scanned += 1
+            tally.count(DROPPED, Meaning.DONE)
             facts = facts_of_partition(plan.delete, partition)
             records.write(cursor, self, tally, "table_retention.partition_dropped", facts)
         return tally

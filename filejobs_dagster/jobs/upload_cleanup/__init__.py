@@ -51,9 +51,8 @@ class Storage:
         bucket: Its name.
         client: For looking; it deletes nothing.
         gate: The only way to delete.
-        references: The gate's sources, which must all answer before anything is claimed.
+        references: The gate's sources, asked before each deletion.
         purge_versions: Whether older versions go with the current one.
-        endpoint_url: The server's address, None for AWS; part of what an adoption is known by.
     """
 
     bucket: str
@@ -61,7 +60,6 @@ class Storage:
     gate: Gate
     references: ReferenceCheck
     purge_versions: bool = False
-    endpoint_url: str | None = None
 
 
 def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
@@ -93,7 +91,6 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
             gate=at.gate,
             references=at.references,
             purge_versions=at.bucket.purge_versions,
-            endpoint_url=at.bucket.endpoint_url,
         )
         return run(run_context, request, storage)
 

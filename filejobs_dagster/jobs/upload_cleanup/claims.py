@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.book.outcomes import Locked
     from filejobs_dagster.jobs.upload_cleanup.settings import BackOff, Request
     from filejobs_dagster.ledger.words import Window
-    from filejobs_dagster.objects.removal import Locked
 
 _LAST_DAY = datetime(9998, 12, 31, tzinfo=timezone.utc)
 """Locks can be set for longer than a calendar goes on."""

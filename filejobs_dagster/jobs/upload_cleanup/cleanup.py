@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
+from filejobs_dagster.book.outcomes import StorageRejected
+from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_cleanup.claims import (
     Span,
     any_due,
@@ -15,15 +17,21 @@ from filejobs_dagster.jobs.upload_cleanup.claims import (
     oldest_left,
     take_over,
 )
+from filejobs_dagster.jobs.upload_cleanup.detail import (
+    AMBIGUOUS,
+    CLEANED,
+    RETAINED,
+    SUPERSEDED,
+    WOULD_COLLECT,
+    detail_of,
+    dropped,
+)
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.reconciliation import Reconciliation
 from filejobs_dagster.jobs.upload_cleanup.removal import Batch
 from filejobs_dagster.jobs.upload_cleanup.statements import left
-from filejobs_dagster.jobs.upload_cleanup.totals import AMBIGUOUS, KEPT, WOULD_COLLECT
-from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.words import EVERYTHING
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.postgres.transient import trying_again
 
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+    from filejobs_dagster.ledger.outcome import Outcome
 
 MOST_COUNTED = 10_000
 """What waits, is uncertain, retained or dead is counted up to here."""
@@ -46,7 +55,8 @@ class Cleanup:
         self._context = context
         self._request = request
         self._storage = storage
-        self._books = Bookkeeping(context, storage.bucket)
+        totals = Totals(live=context.live)
+        self._books = Bookkeeping(context, totals, detail_of, bucket=storage.bucket)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
 
     def run(self) -> Outcome:
@@ -58,7 +68,7 @@ class Cleanup:
         span = Span.of(self._context.window, cutoff)
         self._work(span)
         # A backlog above the limit must not keep uncertain uploads from being asked about.
-        if self._context.window.everything and self._books.stopped in (None, "limit"):
+        if self._context.window.everything and self._books.stopped in (None, LIMIT):
             Reconciliation(
                 self._context, self._request, self._storage, self._books, self._ends_at
             ).run(cutoff)
@@ -70,9 +80,11 @@ class Cleanup:
     def _take_over(self, cutoff: datetime) -> None:
         with self._books.writing() as (cursor, totals, events):
             rows = take_over(cursor, self._context.identity.run_id, cutoff, self._request.back_off)
-            totals.taken_over += len(rows)
+            totals.more["taken_over"] += len(rows)
             events.extend(
-                self._books.event_of_row("upload.dead_letter", row, key, reason="abandoned")
+                self._books.event(
+                    "upload.dead_letter", upload=str(row), storage_key=key, reason="abandoned"
+                )
                 for row, key, dead in rows
                 if dead
             )
@@ -93,7 +105,7 @@ class Cleanup:
         batch = Batch(self._context, self._request, self._storage, self._books, self._manner())
         for rows in self._claimed(span):
             batch.run(rows)
-            self._books.say()
+            self._say()
 
     def _manner(self) -> Manner:
         """In which manner this bucket removes; nothing is tried out."""
@@ -115,7 +127,17 @@ class Cleanup:
             yield rows
         with self._books.reading() as cursor:
             if any_due(cursor, span):
-                self._books.stopped = "limit" if self._room() <= 0 else "max_runtime"
+                self._books.stopped = LIMIT if self._room() <= 0 else MAX_RUNTIME
+
+    def _say(self) -> None:
+        """One line of progress."""
+        books = self._books
+        self._context.log.info(
+            "batch %d: %s rows so far: %s",
+            books.batch,
+            f"{books.totals.scanned:,}",
+            books.totals.in_words() or "none",
+        )
 
     def _room(self) -> int:
         return self._request.limit - self._books.totals.claimed
@@ -128,9 +150,11 @@ class Cleanup:
             rows = claim(cursor, span, size, self._context.identity.run_id, self._request)
             totals.scanned += len(rows)
             totals.claimed += len(rows)
+            # Until their result is written nobody knows: a run killed in between leaves them.
+            totals.intended += len(rows)
             if rows:
                 events.append(
-                    self._books.event_of_objects(
+                    self._books.event_of_batch(
                         "objects.delete.intent",
                         keys=[row.key for row in rows],
                         uploads={str(row.id): row.attempt for row in rows},
@@ -157,7 +181,7 @@ class Cleanup:
         with self._books.reading() as cursor:
             if candidates(cursor, span, 1, after):
                 reached = done >= self._request.limit
-                self._books.stopped = "limit" if reached else "max_runtime"
+                self._books.stopped = LIMIT if reached else MAX_RUNTIME
 
     def _report(self, rows: Sequence[Upload]) -> None:
         """What would happen, and no mutating call."""
@@ -177,62 +201,53 @@ class Cleanup:
             totals.scanned += len(rows)
             for row in rows:
                 if (reason := kept[row.id]) is not None:
-                    totals.note(KEPT + reason, row.key)
+                    totals.note(KEPT + reason, row.key, Meaning.LEFT)
             for row, _expected in ready:
-                totals.note(WOULD_COLLECT, row.key, findings.sizes.get(row.id))
+                size = findings.sizes.get(row.id)
+                totals.note(WOULD_COLLECT, row.key, Meaning.WOULD_GO, size=size)
             for row, outcome in findings.outcomes:
-                totals.note(f"would be: {outcome}", row.key)
+                totals.note(f"would be: {outcome}", row.key, Meaning.WOULD_GO)
             for row, lock in findings.locked:
-                totals.note("would be retained", row.key, why=str(lock))
+                totals.note("would be retained", row.key, Meaning.STAYS, why=str(lock))
             for row, why in findings.failures:
-                totals.note("would be left for later", row.key, why=why)
+                totals.note("would be left for later", row.key, Meaning.LEFT, why=why)
             for twin in findings.twins:
                 totals.show(AMBIGUOUS, twin)
 
     # The end -----------------------------------------------------------------------------------
 
     def _outcome(self, span: Span) -> Outcome:
-        totals, stopped = self._books.totals, self._books.stopped
-        if stopped == "max_runtime" and not totals.scanned:
-            raise JobFailed(
-                f"The run's time ({self._request.max_runtime}) was over before it had looked at "
-                "one upload, although some are due. Give it more max_runtime, or find out what "
-                "took so long: the bucket and the sources are asked first."
+        if self._books.stopped == MAX_RUNTIME:
+            self._books.require_begun(
+                self._request.max_runtime, "one upload, although some are due"
             )
         with self._books.reading() as cursor:
             of_window = oldest_left(cursor, span)
             oldest = oldest_left(cursor, Span.of(EVERYTHING, span.cutoff))
-            standing = left(cursor, most=MOST_COUNTED)
-        detail = (
-            totals.as_detail()
-            | standing
-            | {
-                "cutoff": span.cutoff.isoformat(),
-                "truncated": stopped is not None,
-                "stopped_reason": stopped,
-                "swept": self._context.live
-                and stopped is None
-                and of_window is None
-                and totals.finding is None,
-                **({"finding": totals.finding} if self._context.live else {}),
-                "oldest_left": None if oldest is None else oldest.isoformat(),
-            }
-        )
-        return Outcome(
-            scanned=totals.scanned,
-            acted=totals.cleaned,
-            detail=detail,
+            standing: dict[str, Any] = left(cursor, most=MOST_COUNTED)
+        totals = self._books.totals
+        went = sum(totals.classes[fate] for fate in (*CLEANED, RETAINED) if fate != SUPERSEDED)
+        return self._books.outcome(
+            oldest_left=oldest,
+            unswept=of_window is not None,
+            went=went,
+            dropped=dropped(totals),
             error=self._nothing_worked(),
+            cutoff=span.cutoff.isoformat(),
+            **standing,
         )
 
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
         totals = self._books.totals
-        if not self._context.live or totals.progress or not totals.failures:
+        if not self._context.live:
             return None
-        fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(totals.classes.items()))
-        return (
-            f"Of {totals.claimed:,} uploads none could be cleaned up ({fates}). Each is tried "
-            "again later. See the samples in the record; check the bucket's permissions, `owns` "
-            "and `protect` in filejobs.yaml, and which table still names the keys."
+        return nothing_worked(
+            totals,
+            worked=totals.acted + totals.means[Meaning.MOVED],
+            failed=totals.left,
+            what=f"Of {totals.claimed:,} uploads, each of which is tried again later, none could "
+            "be cleaned up",
+            advice="the bucket's permissions, `owns` and `protect` in filejobs.yaml, and which "
+            "table still names the keys",
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
 from filejobs_dagster.jobs.upload_cleanup.claims import within_calendar
-from filejobs_dagster.jobs.upload_cleanup.totals import LOCK_OVER, STILL_RETAINED
+from filejobs_dagster.jobs.upload_cleanup.detail import LOCK_OVER, MEANS, STILL_RETAINED
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets
 from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.transient import trying_again
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
-    from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.upload_cleanup.rows import Retained
     from filejobs_dagster.objects.heads import CloseSighting
 
@@ -55,17 +55,24 @@ class Locks:
         with self._books.writing() as (cursor, totals, events):
             totals.scanned += len(seen)
             for row in over:
-                totals.note(LOCK_OVER, row.key)
+                totals.note(LOCK_OVER, row.key, MEANS[LOCK_OVER])
             for row, lock in locked:
-                totals.note(STILL_RETAINED, row.key, why=str(lock))
+                totals.note(STILL_RETAINED, row.key, MEANS[STILL_RETAINED], why=str(lock))
             for row in unseen:
-                totals.note(STILL_RETAINED, row.key, why="storage did not say")
+                totals.note(
+                    STILL_RETAINED, row.key, MEANS[STILL_RETAINED], why="storage did not say"
+                )
             if not self._context.live:
                 return
             again = {"look_again": self._request.look_again, "cutoff": cutoff}
             cursor.execute(statements.LOCK_OVER, {"ids": [row.id for row in over], **again})
             events.extend(
-                self._books.event_of_row("upload.released", row.id, row.key) for row in over
+                self._books.event(
+                    "upload.released",
+                    upload=str(row.id),
+                    storage_key=row.key,
+                )
+                for row in over
             )
             cursor.execute(
                 statements.STILL_RETAINED,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from filejobs_dagster.jobs.upload_cleanup.totals import (
+from filejobs_dagster.jobs.upload_cleanup.detail import (
     ALREADY_GONE,
     NEVER_ARRIVED,
     SUPERSEDED,
@@ -14,8 +14,7 @@ from filejobs_dagster.jobs.upload_cleanup.totals import (
 )
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import Seen, compare, found, milliseconds
-from filejobs_dagster.objects.removal import Expected
-from filejobs_dagster.objects.targets import Target
+from filejobs_dagster.objects.targets import Expected, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.book.outcomes import Locked
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
-    from filejobs_dagster.objects.removal import Locked
 
 
 @dataclass

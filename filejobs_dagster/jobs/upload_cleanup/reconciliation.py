@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
-from filejobs_dagster.jobs.upload_cleanup.locks import Locks
-from filejobs_dagster.jobs.upload_cleanup.rows import Retained, Uncertain
-from filejobs_dagster.jobs.upload_cleanup.statements import BEGINNING, FIRST_ID
-from filejobs_dagster.jobs.upload_cleanup.totals import (
+from filejobs_dagster.jobs.upload_cleanup.detail import (
+    MEANS,
     NOW_UNCERTAIN,
     RESOLVED_CLEANUP,
     RESOLVED_STORED,
     STILL_UNCERTAIN,
 )
+from filejobs_dagster.jobs.upload_cleanup.locks import Locks
+from filejobs_dagster.jobs.upload_cleanup.rows import Retained, Uncertain
+from filejobs_dagster.jobs.upload_cleanup.statements import BEGINNING, FIRST_ID
 from filejobs_dagster.jobs.upload_cleanup.verdicts import IsOpen, IsOver, IsStored, judge
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.objects.deletion import StorageRejected
 from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import NULL_VERSION
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
-    from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.upload_cleanup.verdicts import PartsSeen, Verdict
     from filejobs_dagster.objects.heads import CloseSighting, Present
 
@@ -104,10 +105,14 @@ class Reconciliation:
             rows = cursor.fetchall()
             for row, key, active in rows:
                 totals.scanned += 1
-                totals.note(NOW_UNCERTAIN, key, why=f"silent since {active.isoformat()}")
+                why = f"silent since {active.isoformat()}"
+                totals.note(NOW_UNCERTAIN, key, MEANS[NOW_UNCERTAIN], why=why)
                 events.append(
-                    self._books.event_of_row(
-                        "upload.uncertain", row, key, silent_since=active.isoformat()
+                    self._books.event(
+                        "upload.uncertain",
+                        upload=str(row),
+                        storage_key=key,
+                        silent_since=active.isoformat(),
                     )
                 )
         return len(rows)
@@ -117,7 +122,7 @@ class Reconciliation:
             cursor.execute(statements.COUNT_SILENT, {"before": before, "most": MOST_SILENT})
             count = int(one(cursor)[0])
             totals.scanned += count
-            totals.classes[NOW_UNCERTAIN] += count
+            totals.count(NOW_UNCERTAIN, MEANS[NOW_UNCERTAIN], count)
 
     # Uncertain uploads -------------------------------------------------------------------------
 
@@ -157,14 +162,19 @@ class Reconciliation:
                 if state is None:
                     # What was seen is old, or is about to be.
                     why = "its writer came back, or a transaction holds its row"
-                    totals.note(STILL_UNCERTAIN, row.key, why=why)
+                    totals.note(STILL_UNCERTAIN, row.key, MEANS[STILL_UNCERTAIN], why=why)
                     continue
                 why = verdict.why if isinstance(verdict, IsOpen | IsOver) else "the object is there"
-                totals.note(_CLASSES[state], row.key, why=why)
+                fate = _CLASSES[state]
+                totals.note(fate, row.key, MEANS[fate], why=why)
                 if self._context.live and state != "uncertain":
                     events.append(
-                        self._books.event_of_row(
-                            "upload.resolved", row.id, row.key, state=state, why=sanitize(why)
+                        self._books.event(
+                            "upload.resolved",
+                            upload=str(row.id),
+                            storage_key=row.key,
+                            state=state,
+                            why=sanitize(why),
                         )
                     )
 

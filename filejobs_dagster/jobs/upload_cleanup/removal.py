@@ -4,44 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from filejobs_dagster.book import outcomes
+from filejobs_dagster.book.outcomes import DeletionStopped, Fate
+from filejobs_dagster.book.totals import MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.upload_cleanup.detail import ALREADY_GONE, DELETED, MARKED, UNSEEN
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.settling import Settling
-from filejobs_dagster.jobs.upload_cleanup.totals import ALREADY_GONE, DELETED, MARKED, UNSEEN
 from filejobs_dagster.ledger.progress import GivenUp
-from filejobs_dagster.objects.deletion import (
-    AdmissionFailed,
-    DeletionStopped,
-    ProofRefused,
-    StorageRejected,
-)
 from filejobs_dagster.objects.multipart import AbortFate
-from filejobs_dagster.objects.removal import RemovalStopped
 from filejobs_dagster.postgres.locks import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.outcomes import Outcomes, StopKind
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
-    from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
     from filejobs_dagster.objects.manner import Manner
-    from filejobs_dagster.objects.removal import Expected, Removal
+    from filejobs_dagster.objects.targets import Expected
 
-MOST_REFUSED_IN_A_ROW = 10
-
-WHY_STOPPED: Mapping[str, str] = {
-    "storage": "storage rejected a batch",
-    "proof": "it could not be proven that the run may still delete",
-    "references": "a source of references could not be read",
-    "verification": "storage reported as gone what is still there",
+WHY_STOPPED: Mapping[StopKind, str] = outcomes.WHY_STOPPED | {
+    "verification": "storage reported as gone what is still there"
 }
 
-_KINDS: Mapping[type[DeletionStopped], str] = {
-    StorageRejected: "storage",
-    ProofRefused: "proof",
-    AdmissionFailed: "references",
+
+_DONE = {
+    Fate.DELETED: DELETED,
+    Fate.PURGED: DELETED,
+    Fate.MARKED: MARKED,
+    Fate.ALREADY_GONE: ALREADY_GONE,
 }
 
 
@@ -81,19 +75,18 @@ class Batch:
             ended = [row for row in ours if row.provider_id is None or self._abort(row)]
             ready = look(self._storage.client, self._storage.bucket, ended, self._findings)
             if ready:
-                removal = self._storage.gate.remove(
+                removed = self._storage.gate.remove(
                     [expected for _, expected in ready],
                     self._context.prove_alive,
                     self._manner,
                     claims=[row.claim for row, _ in ready],
                 )
-                self._read([row for row, _ in ready], removal)
-        except RemovalStopped as stopped:
-            self._read([row for row, _ in ready], stopped.so_far)
-            self._stop(rows, stopped.kind, stopped.reason, stopped.__cause__, stopped)
+                self._read([row for row, _ in ready], removed)
         except DeletionStopped as stopped:
-            kind = _KINDS[type(stopped)]
-            self._stop(rows, kind, stopped.reason, stopped.__cause__, stopped)
+            if ready:
+                # It was the deletion, and not an abort before it or a look.
+                self._read([row for row, _ in ready], stopped.so_far)
+            self._stop(rows, stopped)
         self._end(rows)
 
     def _may_go(self, row: Upload) -> bool:
@@ -115,24 +108,26 @@ class Batch:
             self._findings.failures.append((row, f"aborting its multipart upload: {why}"))
         return aborted.gone
 
-    def _read(self, rows: Sequence[Upload], removal: Removal) -> None:
+    def _read(self, rows: Sequence[Upload], removed: Outcomes[bytes]) -> None:
         """Note what became of each row's object, as far as it is known."""
         by_key = {row.key.encode(): row for row in rows}
         found = self._findings
-        for key in (*removal.deleted, *removal.purged):
-            found.outcomes.append((by_key[key], DELETED))
-        found.outcomes += [(by_key[key], MARKED) for key in removal.marked]
-        found.outcomes += [(by_key[key], ALREADY_GONE) for key in removal.already_gone]
-        found.locked += [(by_key[key], lock) for key, lock in removal.locked.items()]
-        found.kept += [(by_key[key], reason) for key, reason in removal.kept.items()]
-        found.failures += [
-            (by_key[key], f"the object changed while it was looked at: {what}")
-            for key, what in removal.changed.items()
-        ]
-        unseen = {key: f"{UNSEEN}: {why}" for key, why in removal.unseen.items()}
-        for left in (removal.undecided, unseen, removal.failed):
-            found.failures += [(by_key[key], why) for key, why in left.items()]
-        found.freed += removal.freed
+        for it in removed:
+            row = by_key[it.key]
+            if it.fate in _DONE:
+                found.outcomes.append((row, _DONE[it.fate]))
+            elif it.fate is Fate.LOCKED and it.lock is not None:
+                found.locked.append((row, it.lock))
+            elif it.fate is Fate.KEPT:
+                found.kept.append((row, it.reason))
+            elif it.fate is Fate.CHANGED:
+                what = f"the object changed while it was looked at: {it.reason}"
+                found.failures.append((row, what))
+            elif it.fate is Fate.UNSEEN:
+                found.failures.append((row, f"{UNSEEN}: {it.reason}"))
+            elif it.fate in (Fate.UNDECIDED, Fate.FAILED):
+                found.failures.append((row, it.reason))
+        found.freed += removed.freed
 
     def _end(self, rows: Sequence[Upload]) -> None:
         refused = self._refused_as_a_whole(len(rows))
@@ -157,22 +152,16 @@ class Batch:
             "no further row was claimed. Check the bucket's permissions."
         )
 
-    def _stop(
-        self,
-        rows: Sequence[Upload],
-        kind: str,
-        reason: str,
-        cause: BaseException | None,
-        stopped: Exception,
-    ) -> NoReturn:
+    def _stop(self, rows: Sequence[Upload], stopped: DeletionStopped) -> NoReturn:
         """The batch ended early: what was not answered waits for later, and the run fails."""
+        reason, cause = stopped.reason, stopped.__cause__
         if isinstance(cause, GivenUp | LeaseLost):
             # Whoever holds the locks now may be at work: the rows are theirs. What did go is told.
             self._settling.tell(self._findings, stopped=reason)
             raise cause
         known = self._findings.known()
         unknown = [(row, reason) for row in rows if row.id not in known]
-        self._books.stopped = WHY_STOPPED[kind]
+        self._books.stopped = WHY_STOPPED[stopped.kind]
         self._settling.settle(self._findings, counts=True, unanswered=unknown, stopped=reason)
         raise JobFailed(
             f"{reason} {len(unknown)} of the {len(rows)} uploads in batch {self._books.batch} "

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.book.totals import KEPT, Meaning
 from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
-from filejobs_dagster.jobs.upload_cleanup.totals import (
+from filejobs_dagster.jobs.upload_cleanup.detail import (
     ALREADY_GONE,
     AMBIGUOUS,
     CLAIM_LOST,
     CLEANED,
     DEAD,
     DELETED,
-    KEPT,
     LEFT,
     MARKED,
+    MEANS,
     NEVER_ARRIVED,
     RETAINED,
     SUPERSEDED,
     UNSEEN,
-    Totals,
 )
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.ledger.sanitize import sanitize
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.upload_cleanup.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.bookkeeping import Bookkeeping
+    from filejobs_dagster.book.totals import Totals
     from filejobs_dagster.jobs.upload_cleanup.looking import Findings
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
     from filejobs_dagster.jobs.upload_cleanup.settings import Request
@@ -75,7 +76,7 @@ class Settling:
     def tell(self, findings: Findings, *, stopped: str | None) -> None:
         """Write only what became of objects, for a run that may write nothing else any more."""
         if findings.known():
-            trying_again(self._books.write_events, [self._result(findings, stopped)])
+            self._books.commit_events([self._result(findings, stopped)])
 
     def _settle(
         self,
@@ -100,11 +101,13 @@ class Settling:
         unanswered: Sequence[tuple[Upload, str]],
     ) -> None:
         def note(row: Upload, fate: str, why: str | None = None) -> None:
-            totals.settled += 1
+            totals.intended -= 1
             if row.id in written.held:
-                totals.note(fate, row.key, findings.sizes.get(row.id), why)
+                size, means = findings.sizes.get(row.id), MEANS.get(fate, Meaning.LEFT)
+                totals.note(fate, row.key, means, size=size, why=why)
             else:
-                totals.note(CLAIM_LOST, row.key, why=f"was to be written as {fate}")
+                why = f"was to be written as {fate}"
+                totals.note(CLAIM_LOST, row.key, MEANS[CLAIM_LOST], why=why)
 
         for row, outcome in findings.outcomes:
             note(row, outcome)
@@ -123,22 +126,32 @@ class Settling:
         totals.refused_in_a_row += len(findings.failures)
 
     def _events(self, findings: Findings, written: _Written) -> Iterator[dict[str, Any]]:
-        event = self._books.event_of_row
+        event = self._books.event
         for row, outcome in findings.outcomes:
             if row.id in written.held:
                 yield event(
-                    "upload.cleaned", row.id, row.key, outcome=outcome, attempt=row.attempt,
-                    version_id=row.version, provider_id=row.provider_id,
-                )  # fmt: skip
+                    "upload.cleaned",
+                    upload=str(row.id),
+                    storage_key=row.key,
+                    outcome=outcome,
+                    attempt=row.attempt,
+                    version_id=row.version,
+                    provider_id=row.provider_id,
+                )
         for row, lock in findings.locked:
             if row.id in written.held:
-                yield event("upload.retained", row.id, row.key, lock=str(lock))
+                yield event(
+                    "upload.retained", upload=str(row.id), storage_key=row.key, lock=str(lock)
+                )
         for row, reason in (*findings.failures, *findings.kept):
             if row.id in written.dead:
                 yield event(
-                    "upload.dead_letter", row.id, row.key, attempt=row.attempt,
+                    "upload.dead_letter",
+                    upload=str(row.id),
+                    storage_key=row.key,
+                    attempt=row.attempt,
                     reason=_said(reason),
-                )  # fmt: skip
+                )
 
     def _result(
         self,
@@ -153,7 +166,7 @@ class Settling:
         early: dict[str, Any] = {}
         if stopped is not None:
             early = {"left": [row.key for row, _ in unanswered], "stopped": _said(stopped)}
-        return self._books.event_of_objects(
+        return self._books.event_of_batch(
             "objects.delete.result",
             deleted=len(keys[DELETED]),
             marked=len(keys[MARKED]),

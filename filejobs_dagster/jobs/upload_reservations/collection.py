@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from filejobs_dagster.book.bookkeeping import Bookkeeping
+from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
+from filejobs_dagster.jobs.collecting.collection import count_not_won
+from filejobs_dagster.jobs.collecting.detail import NEVER_ARRIVED, detail_of
 from filejobs_dagster.jobs.collecting.refused import SourceRefused, because
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.upload_reservations.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER
 from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
 from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
@@ -20,7 +24,7 @@ from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.collecting.storage import Storage
@@ -33,7 +37,7 @@ MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
 
 
-class Collection(collection.Collection[Reservation, Bookkeeping]):
+class Collection(collection.Collection[Reservation]):
     """One run at work. The methods follow the order in which things happen."""
 
     rows = "reservations"
@@ -49,8 +53,14 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
         self._source: ReservationSource = source or FileTable(
             context.database, lambda: context.connection, candidates=CANDIDATES, claim=CLAIM
         )
-        books = Bookkeeping(context, storage.bucket, self._source, measured=request.count_bytes)
-        super().__init__(context, request, storage, books, Removal(context, storage, books))
+        books = Bookkeeping(
+            context,
+            Totals(live=context.live, measured=request.count_bytes),
+            partial(detail_of, absent=NEVER_ARRIVED),
+            bucket=storage.bucket,
+        )
+        removal = Removal(context, storage, books, absent=NEVER_ARRIVED)
+        super().__init__(context, request, storage, books, removal)
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome."""
@@ -90,7 +100,7 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
             return
         if self._context.live and not doubt.waived:
             raise SourceRefused(doubt.refusal())
-        self._books.totals.claim_doubted = doubt.noted()
+        self._books.facts["claim_doubted"] = doubt.noted()
         if doubt.waived:
             self._context.log.info("Reservations %s: %s.", doubt.source, doubt.noted())
         else:
@@ -122,25 +132,48 @@ class Collection(collection.Collection[Reservation, Bookkeeping]):
         if not unconfirmed.keys:
             return
         try:
-            self._books.commit_event_of_result(
-                deleted=0, left=list(unconfirmed.keys), stopped=str(unconfirmed)
+            left = self._books.event_of_batch(
+                "objects.delete.result",
+                deleted=0,
+                left=list(unconfirmed.keys),
+                stopped=str(unconfirmed),
             )
+            self._books.commit_events([left])
         except (psycopg.Error, DatabaseUnavailable) as error:
             self._context.log.warning("The audit log has no word of it: %s", because(error))
 
     def _claim(
         self, wanted: Sequence[Reservation], begins: datetime, before: datetime
     ) -> list[Reservation]:
-        """Rows, progress, audit: one transaction, the audit's head lock last and shortest."""
+        """Rows, progress, audit: one transaction, the audit's head lock last and shortest.
+
+        Where the rows are in another database, the intent commits before the claim does, and that
+        the rows are collected is said after it.
+        """
         self._context.prove_alive()
         run_id = self._context.identity.run_id
         with self._source.claiming(wanted, begins, before, run_id) as (won, cursor):
-            self._books.commit_claim(cursor, won, not_won=len(wanted) - len(won))
+            self._books.commit_claim(
+                cursor,
+                len(won),
+                [reservation.key for reservation in won],
+                () if self._source.elsewhere else self._events_of(won),
+                not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
+            )
         return won
+
+    def _events_of(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
+        for reservation in won:
+            yield self._books.event(
+                "upload_reservation.collected",
+                **self._source.facts(reservation),
+                storage_key=reservation.key,
+                upload_expires_at=reservation.due.isoformat(),
+            )
 
     def _take_bytes(self, won: Sequence[Reservation]) -> None:
         if self._source.elsewhere:
-            self._books.commit_collected(won)
+            self._books.commit_collected(list(self._events_of(won)))
         super()._take_bytes(won)
 
     def _outcome(self, cutoff: datetime) -> Outcome:

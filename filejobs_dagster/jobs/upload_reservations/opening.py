@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.lifecycle import closing_for_sure
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.postgres.connect import Database, Reachable
-    from filejobs_dagster.settings import OtherDatabase
 
 
 @contextmanager
@@ -38,11 +36,6 @@ def opened_source(
     elif settings.database is None:
         yield OperatorTable(settings, database, connection)
     else:
-        other = other_database(settings.database, database)
+        other = database.elsewhere(settings.database.url.reveal())
         with closing_for_sure(other.connect(f"reservations {settings.name}")) as there:
             yield OperatorTable(settings, other, there, records=(database, connection))
-
-
-def other_database(settings: OtherDatabase, database: Database) -> Database:
-    """A database of the operator's, with the limits of the project's; its URL holds its TLS."""
-    return replace(database, url=settings.url.reveal(), tls={})

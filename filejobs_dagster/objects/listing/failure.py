@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 
 
 class ListingFailed(Exception):

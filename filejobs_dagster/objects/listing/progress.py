@@ -26,8 +26,3 @@ class ListingProgress:
     parts_done: int
     parts: int
     seconds: float
-
-    @property
-    def objects_per_second(self) -> float:
-        """Since the beginning."""
-        return self.objects / self.seconds if self.seconds > 0 else 0.0

@@ -30,6 +30,11 @@ class AbortFate(Enum):
     FAILED = "failed"
     """Storage refused, or did not say. Parts may be left."""
 
+    @property
+    def gone(self) -> bool:
+        """True when the upload is known not to be there any more, whoever ended it."""
+        return self in (AbortFate.ABORTED, AbortFate.ALREADY_GONE, AbortFate.OBJECT_THERE)
+
 
 @dataclass(frozen=True)
 class Aborted:
@@ -60,4 +65,4 @@ class Aborted:
     @property
     def gone(self) -> bool:
         """True when the upload is known not to be there any more."""
-        return self.fate in (AbortFate.ABORTED, AbortFate.ALREADY_GONE, AbortFate.OBJECT_THERE)
+        return self.fate.gone

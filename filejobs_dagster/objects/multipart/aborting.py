@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore.exceptions import ClientError
 from tenacity import Retrying, retry_if_result, stop_after_attempt
 
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.objects.deletion import (
+from filejobs_dagster.book.outcomes import (
     AdmissionFailed,
     DeletionStopped,
+    Fate,
+    ItemOutcome,
+    Outcomes,
     ProofRefused,
     StorageRejected,
 )
+from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.objects.errors import (
     TOO_BUSY,
     TRY_AGAIN,
@@ -288,7 +291,7 @@ class Aborting:
         )
 
     def _stopped(self, kind: type[StoppedT], reason: str) -> StoppedT:
-        return kind(reason, unanswered=[self._key])
+        return kind(reason, Outcomes((ItemOutcome(self._key, Fate.UNANSWERED),)))
 
 
 class _Withdrawn(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.errors import (
     StorageError,
     concerns_every_request,

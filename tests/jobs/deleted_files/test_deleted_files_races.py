@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.deleted_files import statements
-from filejobs_dagster.jobs.deleted_files.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.deleted_files.collection import Collection
 from tests.postgres.backends import is_waiting, wait_until
 

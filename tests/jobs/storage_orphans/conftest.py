@@ -41,6 +41,7 @@ NEVER_TRIPS = BreakersSettings(
     max_orphan_fraction=1,
     max_ambiguous_fraction=1,
     max_missing_fraction=1,
+    max_named_elsewhere_fraction=1,
     max_reference_shrink=1,
     max_newer=1_000_000,
 )
@@ -101,7 +102,8 @@ class Sweeper:
         def body(run: RunContext) -> Outcome:
             if self.hook is not None:
                 self.hook(run)
-            with ReferenceCheck(run.connected, bucket.sources) as references:
+            recognise = None if run.door is None else run.door.recognise
+            with ReferenceCheck(run.connected, bucket.sources, recognise=recognise) as references:
                 gate = self.gate(self.client, bucket, references)
                 storage = Storage("uploads", bucket, self.client, gate, references)
                 return storage_orphans.run(run, Request.model_construct(**limits), storage)

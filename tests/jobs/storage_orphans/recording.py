@@ -69,7 +69,7 @@ class _Passing(BaseHTTPRequestHandler):
 def recording(target: str) -> Iterator[Recorder]:
     """Run one in front of the target."""
     with Recorder(target) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server
         server.shutdown()

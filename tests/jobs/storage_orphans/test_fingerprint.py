@@ -30,11 +30,12 @@ OF_A_SOURCE: dict[str, Any] = {
     "recheck_sql": "select key from unnest($1::text[]) as key",
 }
 
-# How to reach the bucket, what to do with an orphan once it is one, and ages, which every pass
-# measures anew: an orphan by a lower min_age begins to be seen by it.
+# How to reach the bucket, what to do with an orphan once it is one, and what every pass looks at
+# anew: an orphan by a lower min_age, or without a name elsewhere, begins to be seen by it.
 NO_PART = {
     "region", "access_key_id", "secret_access_key", "session_token", "addressing", "content_md5",
-    "max_attempts", "min_age", "purge_versions", "owns_whole_bucket", "owns_nothing",
+    "max_attempts", "min_age", "named_elsewhere", "purge_versions", "owns_whole_bucket",
+    "owns_nothing",
 }  # fmt: skip
 # The first only refuses. The second must be a replica of the same database, or is refused.
 NO_PART_OF_A_SOURCE = {"min_rows", "read_from", "rows_checked_by_hand"}

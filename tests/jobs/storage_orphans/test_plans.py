@@ -9,7 +9,7 @@ import pytest
 
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.marks import PASSES_KEPT
-from filejobs_dagster.objects.identity import MOST_APART, OLD
+from filejobs_dagster.objects.identity import OLD, ROUNDED_BY
 
 PASSES = 20_000
 CANDIDATES = 20_000
@@ -42,7 +42,7 @@ def test_renewing_a_portion_reads_no_other_candidates(database_url: str, analyze
         "etags": ["etag"] * PORTION,
         "sizes": [1] * PORTION,
         "modified": [0] * PORTION,
-        "most_apart": MOST_APART,
+        "most_apart": ROUNDED_BY,
         "old": timedelta(seconds=OLD),
     }
     with psycopg.connect(database_url) as connection:

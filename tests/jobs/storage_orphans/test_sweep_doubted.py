@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.words import Mode
+    from tests.jobs.conftest import Collector as CollectsReservations
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 
@@ -69,7 +70,7 @@ def test_no_later_pass_takes_a_doubt_back_and_whoever_vouches_for_the_database_i
     put_so_long_ago(sweep, {"files/new": 0})
     sweep.refer("files/new")
     assert sweep("dry", breakers=normal).ok
-    with pytest.raises(Refusal, match="filejobs bucket adopt --again"):
+    with pytest.raises(Refusal, match="filejobs bucket adopt uploads --again"):
         enter(sweep, BY_NAME["upload_reservations"])
     vouch(sweep, "the uploads of these days failed")
     enter(sweep, BY_NAME["upload_reservations"])
@@ -105,20 +106,34 @@ def test_a_database_that_looks_older_than_the_bucket_is_not_believed(sweep: Swee
     assert sweep("dry", breakers=BreakersSettings(), override=override).ok
     for job in JOBS:
         if job.touches & Doubt.protects:
-            with pytest.raises(Refusal, match="The database looks older than bucket") as refused:
+            with pytest.raises(Refusal, match="database looks older than the bucket") as refused:
                 enter(sweep, job)
             assert "7 objects without a reference are newer" in str(refused.value)
 
     vouch(sweep, "the uploads of these days failed")
-    # CONTROL: who passes over it loses files that were in use.
-    assert sweep(breakers=BreakersSettings(), override=override).acted == 8
-    [event] = sweep.events("storage_orphans.breakers.overridden")
+    # CONTROL: who passes over it, the run that only marks and the next, loses files in use.
+    acted = [sweep(breakers=BreakersSettings(), override=override).acted for _ in range(2)]
+    assert acted == [0, 8]
+    event, _ = sweep.events("storage_orphans.breakers.overridden")
     assert event["reason"] == "the uploads of these days failed"
     enter(sweep, BY_NAME["deleted_files"])
     assert everything - sweep.installation.keys() == {f"files/lost/{n}" for n in range(2, 10)}
 
 
-def test_references_that_are_gone_and_that_no_job_removed_are_not_believed(sweep: Sweeper) -> None:
+DELETES = [job for job in JOBS if job.deletes_bytes]
+
+
+def refused_everywhere(sweep: Sweeper, words: str) -> None:
+    """Every live run that deletes from the bucket."""
+    for job in DELETES:
+        with pytest.raises(Refusal, match=words) as refused:
+            enter(sweep, job)
+        assert "filejobs bucket adopt uploads --again --reason" in str(refused.value), job.name
+
+
+def test_references_that_are_gone_and_that_no_job_removed_stop_every_job(
+    sweep: Sweeper, collect: CollectsReservations
+) -> None:
     known = [f"files/{number:03d}" for number in range(75)]
     sweep.put(*known)
     sweep.refer(*known)
@@ -126,15 +141,42 @@ def test_references_that_are_gone_and_that_no_job_removed_are_not_believed(sweep
     assert sweep(breakers=normal).ok
     lost = known[:6]
     sweep.installation.execute("DELETE FROM file WHERE storage_key = ANY(%s)", (lost,))
+    # In the backup this file is a reservation, which its client has completed since.
+    sweep.installation.execute(
+        "UPDATE file SET state = 'pending', upload_expires_at = now() - interval '1 day'"
+        " WHERE storage_key = %s",
+        (known[6],),
+    )
 
-    for mode in ("dry", "live"):
-        outcome = sweep(mode, breakers=normal)
-        assert "by reference_shrink, so nothing was marked" in str(outcome.error)
-        assert "source file: 69 keys, 75 in the last complete pass, 8 % fewer" in str(outcome.error)
-        assert "would_collect" not in outcome.detail
-    assert sweep.installation.keys() >= set(known)
+    outcome = sweep("dry", breakers=normal)
+    assert "by reference_shrink, so nothing was marked" in str(outcome.error)
+    assert "source file: 69 keys, 75 in the last complete pass, 8 % fewer" in str(outcome.error)
+    assert "filejobs bucket adopt uploads --again --reason" in str(outcome.error)
+    assert "would_collect" not in outcome.detail
+    refused_everywhere(sweep, "references are gone that no job has removed .source file: 69 keys")
+    assert sweep.installation.keys() == set(known)
 
-    # What jobs have removed since is no loss; what they did before is none of this.
+    # One command, and both what was found and what it was compared with are history.
+    vouch(sweep, "the application has deleted six accounts")
+    for job in DELETES:
+        enter(sweep, job)
+    assert sweep("dry", breakers=normal).ok
+
+    # CONTROL: a job that does not hear of it deletes what was in use.
+    assert collect().acted == 1
+    assert set(known) - sweep.installation.keys() == {known[6]}
+    assert sweep(breakers=NEVER_TRIPS).acted == 6
+
+
+def test_what_jobs_have_removed_since_the_last_pass_is_no_loss(sweep: Sweeper) -> None:
+    known = [f"files/{number:03d}" for number in range(75)]
+    sweep.put(*known)
+    sweep.refer(*known)
+    normal = BreakersSettings(max_newer=1000)
+    assert sweep(breakers=normal).ok
+    lost = known[:6]
+    sweep.installation.execute("DELETE FROM file WHERE storage_key = ANY(%s)", (lost,))
+    # What they did before is none of this, and neither is what removes no row of `file`.
     sweep.installation.execute(
         "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, acted,"
         " heartbeat_at) VALUES"
@@ -151,5 +193,29 @@ def test_references_that_are_gone_and_that_no_job_removed_are_not_believed(sweep
     assert outcome.ok, outcome.error
 
     # CONTROL: who believes the loss deletes what was in use.
+    sweep.guards = ()
     assert sweep(breakers=NEVER_TRIPS).acted == 6
     assert set(known) - sweep.installation.keys() == set(lost)
+
+
+@pytest.mark.parametrize("references", [1, 40])
+def test_an_empty_listing_where_references_lie_stops_every_job(
+    sweep: Sweeper, collect: CollectsReservations, references: int
+) -> None:
+    """The settings lead to another bucket of that name: a copy, a new server, a lost disk."""
+    sweep.adopt()
+    sweep.refer(*(f"files/{number:03d}" for number in range(references)))
+    due = sweep.installation.reserve("files/due", body=None)
+    outcome = sweep("dry", breakers=BreakersSettings())
+    assert "by missing_fraction" in str(outcome.error)
+    refused_everywhere(sweep, f"nothing lies in owns, and {references} references say")
+    # An empty bucket to which nothing refers is none.
+    vouch(sweep, "the bucket was lost, and is filled again from its copy")
+    sweep.installation.execute("DELETE FROM file WHERE state = 'ready'")
+    assert sweep("dry", breakers=BreakersSettings()).ok
+    for job in DELETES:
+        enter(sweep, job)
+
+    # CONTROL: a job that does not hear of it takes the row, and leaves its object where it is.
+    assert collect().acted == 1
+    assert sweep.installation.execute("SELECT id FROM file WHERE id = %s", (due,)) == []

@@ -76,9 +76,6 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
     ]
     monkeypatch.setattr(passing, "BulkReferences", ForgetsWhatItCouldNotRead)
     monkeypatch.setattr(
-        "filejobs_dagster.references.check.ReferenceCheck.preflight", lambda _self: None
-    )
-    monkeypatch.setattr(
         "filejobs_dagster.references.check.ReferenceCheck.examine", lambda _self: ()
     )
     monkeypatch.setattr(full.gate, "_judged", lambda _self, _keys, _claims: {})

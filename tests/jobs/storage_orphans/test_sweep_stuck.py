@@ -10,12 +10,13 @@ import psycopg
 import pytest
 from botocore.awsrequest import AWSResponse
 
+from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
+from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.jobs.storage_orphans import marks, recovery, statements, supply
+from filejobs_dagster.jobs.storage_orphans.detail import note_outcomes
 from filejobs_dagster.jobs.storage_orphans.removal import Drain
-from filejobs_dagster.jobs.storage_orphans.totals import Totals
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.measure import measure
-from filejobs_dagster.objects.removal import Removal
 from tests.jobs.storage_orphans.test_sweep_failures import refuse
 
 if TYPE_CHECKING:
@@ -249,15 +250,20 @@ def test_a_source_with_the_name_of_the_projects_table_is_refused(sweep: Sweeper)
 
 def test_objects_that_stay_with_their_owners_are_counted_under_one_fate() -> None:
     totals = Totals(live=True)
-    totals.note_removal(
-        Removal(
-            kept={
-                b"files/small/%d" % number: f"derived from 'files/{number}', which is referenced"
+    note_outcomes(
+        totals,
+        Outcomes(
+            tuple(
+                ItemOutcome(
+                    b"files/small/%d" % number,
+                    Fate.KEPT,
+                    f"derived from 'files/{number}', which is referenced",
+                )
                 for number in range(50)
-            }
-        )
+            )
+        ),
     )
-    assert totals.fates == {"kept: its owner is referenced": 50}
+    assert totals.classes == {"kept: its owner is referenced": 50}
     assert "derived from 'files/0'" in totals.samples["kept: its owner is referenced"][0]
 
 

@@ -165,7 +165,6 @@ class Cleaner:
                     gate=self.gate(self.client, bucket, references),
                     references=references,
                     purge_versions=bucket.purge_versions,
-                    endpoint_url=bucket.endpoint_url,
                 )
                 return upload_cleanup.run(run, Request.model_construct(**limits), storage)
 

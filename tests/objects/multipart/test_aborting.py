@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import filejobs_dagster
+from filejobs_dagster.book.outcomes import AdmissionFailed, ProofRefused, StorageRejected
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.deletion import AdmissionFailed, ProofRefused, StorageRejected
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.multipart import AbortFate, list_parts
 from filejobs_dagster.references.check import ReferenceCheck

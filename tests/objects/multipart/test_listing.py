@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from filejobs_dagster.objects.deletion import StorageRejected
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.multipart import Parts, PartsUnknown, list_parts, list_uploads
 from tests.objects.multipart.server import NOW, MultipartServer, Part, Upload, is_listing

@@ -11,9 +11,11 @@ from filejobs_dagster.jobs.storage_orphans.classification.classify import (
 )
 from filejobs_dagster.jobs.storage_orphans.classification.joining import ListingContradicts
 from filejobs_dagster.jobs.storage_orphans.classification.records import Kept, Orphan
-from filejobs_dagster.jobs.storage_orphans.classification.result import Classification, NearMatch
+from filejobs_dagster.jobs.storage_orphans.classification.result import (
+    Classification,
+    suggest_transform,
+)
 from filejobs_dagster.jobs.storage_orphans.classification.rules import Rules
-from filejobs_dagster.jobs.storage_orphans.classification.suggestion import suggest_transform
 
 __all__ = [
     "Breakdown",
@@ -22,7 +24,6 @@ __all__ = [
     "ClassificationProgress",
     "Kept",
     "ListingContradicts",
-    "NearMatch",
     "Orphan",
     "Rules",
     "Shown",

@@ -15,13 +15,14 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     Shelf,
     selected,
 )
-from filejobs_dagster.jobs.storage_orphans.classification.result import Classification, NearMatch
+from filejobs_dagster.jobs.storage_orphans.classification.result import Classification
 from filejobs_dagster.jobs.storage_orphans.classification.rules import TOO_MANY_OWNERS, Rules
 from filejobs_dagster.jobs.storage_orphans.classification.words import (
     AMBIGUOUS,
     CLASSES,
     DERIVED,
     DIRECTORY_MARKER,
+    NAMED_ELSEWHERE,
     ORPHAN,
     PROTECTED,
     REFERENCED,
@@ -29,12 +30,15 @@ from filejobs_dagster.jobs.storage_orphans.classification.words import (
     YOUNG,
 )
 from filejobs_dagster.references.rewrites import TooManyOwners
+from filejobs_dagster.references.suggestion import NearMatch
 from filejobs_dagster.streams import Cursor, Sorter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from filejobs_dagster.streams import Scratch, Spool
+
+    Elsewhere = Callable[[Iterator[list[bytes]]], Mapping[bytes, bytes]]
 
 MATCHING = "matching"
 FOLLOWING_REWRITES = "following rewrites"
@@ -72,6 +76,7 @@ def classify(
     on_progress: Callable[[ClassificationProgress], None] = lambda _progress: None,
     *,
     now: int | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Classification:
     """Put every listed object into the first class that fits it, in the order of `CLASSES`.
 
@@ -83,6 +88,8 @@ def classify(
         scratch: Where what does not fit into memory goes.
         on_progress: Told about every page; it may raise to stop.
         now: The moment from which ages are counted; the cutoff when not given.
+        elsewhere: Told what would be orphans, it says which of them a column names that no source
+            reads, and which column. Without it, none.
 
     Raises:
         ListingContradicts: The listing is out of order or has keys that are not owned.
@@ -95,6 +102,7 @@ def classify(
     work.match(listed)
     work.sort_out(work.derived())
     work.separate_ambiguous()
+    work.separate_named(elsewhere)
     return work.result()
 
 
@@ -123,6 +131,7 @@ class _Work:
             may_lack=Cursor(references.awaited()),
         )
         self._suspects = Shelf(scratch, "suspects")
+        self._unnamed = Shelf(scratch, "unnamed")
         self._orphans = Shelf(scratch, "orphans")
         self._kept: Spool = scratch.spool("kept")
         self._newer = 0
@@ -173,13 +182,26 @@ class _Work:
         for columns in self._suspects.rows():
             rows = dict(cursor.take_through(columns[0][-1]))
             if not rows:
-                self._add_orphans(columns)
+                self._unnamed.put(columns)
                 continue
-            is_orphan = [key not in rows for key in columns[0]]
-            self._add_orphans(selected(columns, is_orphan))
-            near = selected(columns, [not it for it in is_orphan])
+            is_unnamed = [key not in rows for key in columns[0]]
+            self._unnamed.put(selected(columns, is_unnamed))
+            near = selected(columns, [not it for it in is_unnamed])
             self._keep(AMBIGUOUS, near, [rows[key] for key in near[0]])
         self._suspects.remove()
+
+    def separate_named(self, elsewhere: Elsewhere | None) -> None:
+        """Take out of the orphans what a column names that no source reads."""
+        named: Mapping[bytes, bytes] = {}
+        if elsewhere is not None and self._unnamed.count:
+            named = elsewhere(columns[0] for columns in self._unnamed.rows())
+        for columns in self._unnamed.rows():
+            is_named = [key in named for key in columns[0]]
+            self._add_orphans(selected(columns, [not it for it in is_named]))
+            if any(is_named):
+                chosen = selected(columns, is_named)
+                self._keep(NAMED_ELSEWHERE, chosen, [named[key] for key in chosen[0]])
+        self._unnamed.remove()
 
     def result(self) -> Classification:
         """Everything that was found."""

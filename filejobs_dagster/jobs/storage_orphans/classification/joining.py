@@ -15,7 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     selected,
 )
 from filejobs_dagster.jobs.storage_orphans.classification.sketch import Sketch
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.streams import Cursor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Joined:
         referenced: Those that a source names.
         references: All distinct keys that sources name.
         missing: Those of them in owned prefixes that have no object and should have one.
-        awaited: Those of them in owned prefixes whose upload may still come.
+        awaited: Those of them in owned prefixes whose upload may still come, and owners.
         missing_samples: A few of these, evenly spread.
         unmatched_rows: Keys that were named and not listed, wherever they lie: for suggestions.
         unmatched_objects: Objects that were listed and not named, likewise.

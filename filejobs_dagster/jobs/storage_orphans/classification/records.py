@@ -73,11 +73,12 @@ class Kept(NamedTuple):
     """An object that a person should look at, and why it stays.
 
     Attributes:
-        kind: `ambiguous` or `unknown shape`.
+        kind: `ambiguous`, `named elsewhere` or `unknown shape`.
         key: Its exact key.
         size: In bytes.
         modified: Milliseconds since 1970; -1 when unknown.
-        because: Of an ambiguous object the row's form; else the reason in words.
+        because: Of an ambiguous object the row's form, of a named one the column; else the reason
+            in words.
     """
 
     kind: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.storage_orphans.classification.records import Kept, Orphan
 from filejobs_dagster.jobs.storage_orphans.classification.words import AMBIGUOUS, REFERENCED
+from filejobs_dagster.references.suggestion import NearMatch, suggestion_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.streams import Spool
 
 
-class NearMatch(NamedTuple):
-    """An object and the row that may mean it.
-
-    Attributes:
-        key: The object's exact key.
-        row: The row's form: a source's key, or its value before the transforms.
-    """
-
-    key: bytes
-    row: bytes
-
-
 @dataclass(frozen=True)
 class Classification:
     """Every listed object in exactly one class.
@@ -41,8 +30,8 @@ class Classification:
         breakdowns: Everything about each class, by its name, in order of precedence.
         references: Distinct keys that sources name, in whatever prefix.
         missing: Those in owned prefixes that have no object and should have one.
-        awaited: Those in owned prefixes that have no object, because the upload of a reservation
-            in the project's own table has not come.
+        awaited: Those in owned prefixes that have no object, because they are owners, or because
+            the upload of a reservation in the project's own table has not come.
         newest_reference: When the newest object that a source names was modified, in milliseconds
             since 1970; 0 without one.
         newer: Orphans and young objects that are newer than that, by more than what makes an
@@ -87,30 +76,24 @@ class Classification:
         """References in owned prefixes whose object should be there."""
         return self.matched + self.missing
 
-    @property
-    def nothing_matched(self) -> bool:
-        """True when there are objects and references, and not one of them meets."""
-        return self.objects > 0 and self.references > 0 and self.matched == 0
-
-    @property
-    def ambiguous_share(self) -> float:
-        """Ambiguous objects among all, from 0 to 1."""
-        return self.breakdowns[AMBIGUOUS].count / self.objects if self.objects else 0.0
-
-    @property
-    def missing_share(self) -> float:
-        """Missing references among those in owned prefixes, from 0 to 1."""
-        return self.missing / self.owned_references if self.owned_references else 0.0
-
     def orphans(self) -> Iterator[list[Orphan]]:
         """All orphans in byte order of their keys, in blocks, from disk; again at each call."""
         for columns in self._orphans.rows():
             yield list(map(Orphan, *columns))
 
     def kept(self) -> Iterator[list[Kept]]:
-        """All objects that a person should look at: ambiguous ones and unknown shapes, from disk.
+        """All objects that a person should look at, and that are kept, from disk.
 
         Those of one kind come in byte order of their keys.
         """
         for block in self._kept.blocks():
             yield [Kept(*row) for row in block]
+
+
+def suggest_transform(classification: Classification) -> str | None:
+    """Return, in words, what would make most of the near matches exact; None without a clue.
+
+    It looks at the samples of ambiguous objects and, for what no near match finds, at objects and
+    rows without a partner that have the same file name.
+    """
+    return suggestion_for([*classification.ambiguous_samples, *classification.unmatched])

@@ -24,6 +24,9 @@ YOUNG = "young"
 AMBIGUOUS = "ambiguous"
 """A source would name the key after a change that nobody declared."""
 
+NAMED_ELSEWHERE = "named elsewhere"
+"""A column that no source reads may mean the key."""
+
 ORPHAN = "orphan"
 """None of the above: nothing keeps it."""
 
@@ -35,5 +38,6 @@ CLASSES = (
     UNKNOWN_SHAPE,
     YOUNG,
     AMBIGUOUS,
+    NAMED_ELSEWHERE,
     ORPHAN,
 )

@@ -8,7 +8,7 @@ import pytest
 
 from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
 from filejobs_dagster.jobs.storage_orphans.classification.sketch import KEPT, Sketch, stem
-from filejobs_dagster.jobs.storage_orphans.classification.suggestion import explain
+from filejobs_dagster.references.suggestion import explain
 from tests.jobs.storage_orphans.classification.worlds import World
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_when_nothing_matches_the_missing_transform_is_named(
     row: Callable[[str], str], words: str, scratch: Scratch
 ) -> None:
     found = World.of(OBJECTS, map(row, OBJECTS)).classify(scratch)
-    assert found.nothing_matched
+    assert found.matched == 0
     suggestion = suggest_transform(found)
     assert suggestion is not None
     assert words in suggestion

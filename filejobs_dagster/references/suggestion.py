@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from filejobs_dagster.objects.keys import display_key
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.references.transforms import percent_decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from filejobs_dagster.jobs.storage_orphans.classification.result import (
-        Classification,
-        NearMatch,
-    )
 
+class NearMatch(NamedTuple):
+    """An object and the row that may mean it.
 
-def suggest_transform(classification: Classification) -> str | None:
-    """Return, in words, what would make most of the near matches exact; None without a clue.
-
-    It looks at the samples of ambiguous objects and, for what no near match finds, at objects and
-    rows without a partner that have the same file name.
+    Attributes:
+        key: The object's exact key.
+        row: The row's form: a source's key, or its value before the transforms.
     """
-    return suggestion_for([*classification.ambiguous_samples, *classification.unmatched])
+
+    key: bytes
+    row: bytes
 
 
 def suggestion_for(pairs: Iterable[NearMatch]) -> str | None:

@@ -1,0 +1,147 @@
+"""The names of 1,000 candidates in 300 columns, against one `position()` for each name.
+
+Of the candidates 320 are planted, in eight ways; both sides must find the planted names that they
+can find, and the search all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import closing
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from benchmarks.collector import NotTheSameWork
+from benchmarks.measurement import Measurement, Value, more, readable
+from benchmarks.processor import MILLION
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.references.elsewhere import search
+from filejobs_dagster.settings.storage import BucketSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.scale import Scale
+    from benchmarks.surroundings import Surroundings
+    from filejobs_dagster.postgres.connect import Connection
+
+NAME = "named_elsewhere"
+SUMMARY = "the names of 1,000 candidates in 300 columns, against one position() for each"
+
+CANDIDATES = 1000
+PLANTED_EACH = 40
+TABLES = 50
+COLUMNS = 6
+GIGABYTE = 1 << 30
+
+_TABLE = """
+CREATE TABLE part_{number} (key varchar(99), state text, title text, body text, meta jsonb, id uuid)
+"""
+_FILL = """
+INSERT INTO part_{number}
+SELECT 'files/2024/' || md5(n::text || '{number}') || '.jpg', 'ready', 'a photo of number ' || n,
+       '<p>' || repeat('words and more words ', 8) || '<img src="/files/' || md5(n::text) || '">',
+       jsonb_build_object('src', 'files/' || md5((n + 7)::text) || '.png', 'n', n),
+       gen_random_uuid()
+  FROM generate_series(1, %s) n
+"""
+_PLANT = "INSERT INTO part_{number} (key, body, meta, id) VALUES (%s, %s, %s, %s)"
+
+_POSITION = """
+SELECT DISTINCT n FROM unnest(%s::text[]) n
+  JOIN part_0 ON position(n IN key) > 0 OR position(n IN state) > 0 OR position(n IN title) > 0
+              OR position(n IN body) > 0 OR position(n IN meta::text) > 0
+              OR position(n IN id::text) > 0
+"""
+
+
+def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
+    """Search all tables at once, and one of them name by name."""
+    url = surroundings.database()
+    database = Database(url)
+    keys = _keys()
+    with closing(database.connect("benchmark")) as connection:
+        rows = _fill(connection, keys, scale.rows_searched)
+        bucket = BucketSettings.model_validate(
+            {"bucket": "acme", "owns": ["files/"], "min_age": "48h"}
+            | {"named_elsewhere": {"max_time": "2h"}}
+        )
+        one = search.Elsewhere(database, bucket)
+        one.search([key.encode() for key in keys])
+        found = one.found
+        planted = PLANTED_EACH * len(_WAYS)
+        if len(found.named) != planted or found.unsearched:
+            raise NotTheSameWork(
+                f"{len(found.named)} of {planted} planted names were found; not searched: "
+                f"{list(map(str, found.unsearched))}"
+            )
+        naive, of_one, names = _name_by_name(connection, keys)
+    ours = Value(rows * COLUMNS / found.seconds, "values/s", "search")
+    theirs = Value(of_one * COLUMNS / naive, "values/s", "position() of each name")
+    per_gigabyte = readable(found.seconds / found.size * GIGABYTE)
+    yield Measurement(
+        benchmark=NAME,
+        what=f"{CANDIDATES:,} candidates in {found.columns} columns and {rows:,} rows",
+        measured=ours,
+        compared=theirs,
+        ratio=more(ours, theirs),
+        reading="times as fast",
+        note=(
+            f"{readable(found.seconds)} s for {found.size / MILLION:,.0f} MB, {per_gigabyte} s a "
+            f"GB; {planted} of {planted} planted names found, {names} of those in one table by "
+            "position()"
+        ),
+    )
+    surroundings.drop(url)
+
+
+def _keys() -> list[str]:
+    return [
+        f"files/{'ærø ' if n % 8 in (4, 5, 6) else ''}{uuid.UUID(int=n * 7919 << 64 | n)}_large.png"
+        for n in range(CANDIDATES)
+    ]
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+_WAYS = (
+    lambda key: (key, None, None, None),
+    lambda key: (None, f'<img src="https://cdn.example.com/{key}?w=1">', None, None),
+    lambda key: (None, None, json.dumps({"src": key}), None),
+    lambda key: (None, None, None, _name(key)[-46:-10]),
+    lambda key: (None, f'<a href="/{quote(key)}">', None, None),
+    lambda key: (None, None, json.dumps({"x": json.dumps({"src": key})}), None),
+    lambda key: (key.upper(), None, None, None),
+    lambda key: (f"copy-of-{_name(key)}", None, None, None),
+)
+"""Exact, address, JSON, uuid, percent-encoded, JSON in JSON, upper case, inside another name."""
+
+
+def _fill(connection: Connection, keys: list[str], rows: int) -> int:
+    each = max(1, rows // TABLES)
+    for number in range(TABLES):
+        connection.execute(_TABLE.format(number=number).encode())
+        connection.execute(_FILL.format(number=number).encode(), (each,))
+    planted = 0
+    for n, key in enumerate(keys[: PLANTED_EACH * len(_WAYS)]):
+        statement = _PLANT.format(number=n // len(_WAYS) % TABLES).encode()
+        connection.execute(statement, _WAYS[n % len(_WAYS)](key))
+        planted += 1
+    connection.execute("ANALYZE")
+    return each * TABLES + planted
+
+
+def _name_by_name(connection: Connection, keys: list[str]) -> tuple[float, int, int]:
+    """(seconds, rows of that table, names found) of one table."""
+    row = connection.execute("SELECT count(*) FROM part_0").fetchone()
+    started = time.monotonic()
+    with connection.transaction():
+        connection.execute("SET LOCAL statement_timeout = 0")
+        found = connection.execute(_POSITION, ([_name(key) for key in keys],)).fetchall()
+    if not found:
+        raise NotTheSameWork("position() found no planted name")
+    return time.monotonic() - started, int(row[0]) if row else 0, len(found)

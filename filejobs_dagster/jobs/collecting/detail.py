@@ -1,0 +1,98 @@
+"""What collectors of rows count, and how `job_run.detail` says it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from filejobs_dagster.book.outcomes import Fate
+from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
+
+if TYPE_CHECKING:
+    from filejobs_dagster.book.outcomes import ItemOutcome
+    from filejobs_dagster.book.totals import Totals
+
+WOULD_COLLECT = "would collect"
+WON_BY_OTHERS = "won by others"
+CLAIM_REFUSED = "claim refused"
+NEVER_ARRIVED: Final = "never arrived"
+BYTES_LEFT = "bytes left"
+LET_GO = ("deleted", "marked", "already gone")
+DERIVED = "derived: "
+"""In front of the class of an object that was derived from a row's own."""
+
+
+class CollectingDetail(ItemsDetail, total=False):
+    """What the record of a collector of rows says; bytes that nobody measured are None.
+
+    How many rows had no object stands under the collector's own word for it.
+    """
+
+    untouched: int
+    claim_doubted: str
+    # A dry run has no number of things done.
+    would_collect: int
+    would_free_bytes: int | None
+    # A live run.
+    claimed: int
+    never_arrived: int | None
+    missing: int | None
+    bytes_freed: int | None
+    objects_left: int
+    unmeasured: int
+
+
+def class_of(it: ItemOutcome[str]) -> tuple[str, Meaning]:
+    """The class of a claimed row's object, and what it means: the row itself is gone."""
+    if it.fate is Fate.KEPT:
+        return KEPT + it.reason, Meaning.DONE
+    if it.fate is Fate.LOCKED:
+        # It goes as an orphan, once its lock is over.
+        return KEPT + it.fate.value, Meaning.DONE
+    if it.fate is Fate.PURGED:
+        return Fate.DELETED.value, Meaning.DONE
+    if it.fate.value in LET_GO:
+        return it.fate.value, Meaning.DONE
+    return BYTES_LEFT, Meaning.LEFT
+
+
+def detail_of(totals: Totals, *, absent: Literal["never arrived", "missing"]) -> CollectingDetail:
+    """The totals as the record holds them, see `CollectingDetail`.
+
+    Args:
+        totals: Of the run.
+        absent: The class of a claimed row whose object was not there when it was measured.
+    """
+    detail = cast("CollectingDetail", totals.as_detail())
+    detail["untouched"] = totals.passed_over
+    if not totals.live:
+        detail |= {
+            "would_collect": totals.classes[WOULD_COLLECT],
+            "would_free_bytes": _bytes(totals, WOULD_COLLECT),
+        }
+        return detail
+    detail |= {
+        "claimed": totals.claimed,
+        "bytes_freed": _bytes(totals, "deleted"),
+        "objects_left": totals.left + totals.intended,
+        "unmeasured": totals.unmeasured.total(),
+    }
+    without_object = with_derived(totals, absent) if totals.measured else None
+    if absent == "missing":
+        detail["missing"] = without_object
+    else:
+        detail["never_arrived"] = without_object
+    return detail
+
+
+def with_derived(totals: Totals, *fates: str) -> int:
+    """Objects of some classes, those of the rows and those derived from them."""
+    return sum(totals.classes[fate] + totals.classes[DERIVED + fate] for fate in fates)
+
+
+def _bytes(totals: Totals, fate: str) -> int | None:
+    """The bytes of a class; a floor when some were not measured, None when none was."""
+    count = with_derived(totals, fate)
+    unmeasured = totals.unmeasured[fate] + totals.unmeasured[DERIVED + fate]
+    if not totals.measured or (count > 0 and unmeasured == count):
+        return None
+    return totals.bytes_by_class[fate] + totals.bytes_by_class[DERIVED + fate]

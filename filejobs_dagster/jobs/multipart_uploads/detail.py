@@ -1,0 +1,96 @@
+"""What multipart_uploads counts, and how `job_run.detail` says it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
+from filejobs_dagster.objects.multipart import AbortFate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from filejobs_dagster.book.totals import Totals
+    from filejobs_dagster.objects.multipart import Aborted
+
+YOUNG = "young"
+ACTIVE = AbortFate.ACTIVE.value
+UNDATED = "age unknown"
+REFERENCED = "referenced"
+ENDED = "ended meanwhile"
+UNREADABLE = "parts not readable"
+UNANSWERED = "unanswered"
+WOULD_ABORT = "would abort"
+DEFERRED = "deferred"
+
+_MEANS = {
+    AbortFate.ABORTED: Meaning.DONE,
+    AbortFate.FAILED: Meaning.LEFT,
+    AbortFate.PARTS_LEFT: Meaning.LEFT,
+}
+
+
+class MultipartDetail(ItemsDetail, total=False):
+    """What the totals say in a record; `Sweep` adds the bucket, the backstop and the end."""
+
+    untouched: int
+    asked_by_id: int
+    # A dry run has no number of things done.
+    would_collect: int
+    would_free_bytes: int
+    # A live run.
+    bytes_freed: int
+    parts_freed: int
+    uploads_left: int
+    deferred: int
+
+
+def note_kept(totals: Totals, key: str, reason: str) -> None:
+    """Count an upload that the gate does not let go; the reason may name sources."""
+    if reason.startswith(REFERENCED):
+        totals.note(REFERENCED, key, Meaning.STAYS, why=reason)
+    else:
+        totals.note(KEPT + reason, key, Meaning.STAYS)
+
+
+def note_aborted(totals: Totals, key: str, aborted: Aborted, active: datetime | None) -> None:
+    """Count what became of an upload that was to go, whose newest part came at `active`."""
+    fate = aborted.fate
+    totals.claimed += 1
+    totals.freed += aborted.bytes_freed
+    totals.more["parts"] += aborted.parts
+    if fate is AbortFate.KEPT:
+        note_kept(totals, key, aborted.reason)
+        return
+    means = _MEANS.get(fate, Meaning.STAYS)
+    sizes = {Meaning.DONE: aborted.bytes_freed, Meaning.LEFT: aborted.bytes_left}
+    since = active if means is Meaning.LEFT else None
+    totals.note(fate.value, key, means, size=sizes.get(means), why=aborted.reason, since=since)
+    if aborted.gone:
+        totals.refused_in_a_row = 0
+    elif fate is AbortFate.FAILED:
+        totals.refused_in_a_row += 1
+
+
+def gone(totals: Totals) -> int:
+    """Uploads that were due and are not there any more, whoever ended them."""
+    return sum(totals.classes[fate.value] for fate in AbortFate if fate.gone)
+
+
+def detail_of(totals: Totals) -> MultipartDetail:
+    """The totals as the record holds them."""
+    detail = cast("MultipartDetail", totals.as_detail())
+    detail |= {"untouched": totals.matching(KEPT), "asked_by_id": totals.more["asked_by_id"]}
+    if totals.live:
+        detail |= {
+            "bytes_freed": totals.freed,
+            "parts_freed": totals.more["parts"],
+            "uploads_left": totals.left + totals.passed_over + totals.intended,
+            "deferred": totals.classes[DEFERRED],
+        }
+    else:
+        detail |= {
+            "would_collect": totals.classes[WOULD_ABORT],
+            "would_free_bytes": totals.bytes_by_class[WOULD_ABORT],
+        }
+    return detail

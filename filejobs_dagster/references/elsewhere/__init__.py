@@ -1,0 +1,1 @@
+"""Whether a candidate's name stands anywhere else in the databases: `search.py` begins here."""

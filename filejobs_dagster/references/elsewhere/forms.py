@@ -1,0 +1,372 @@
+"""The forms in which a value may name a key that no source names, and which of them say something.
+
+What is searched for decides what is found, and not how: a uuid column names
+`avatars/UUID_large.webp` only for somebody who looks for the uuid. Each key is looked for
+
+- by its shortest tail that no other candidate has: `a.jpg`, else `7/a.jpg`, else the whole key;
+- by the name without its extension, when that is long;
+- by each long word in it (uuid with and without dashes, digest, also one cut by slashes), whoever
+  else has it: a row that names a folder keeps what lies below;
+- by each folder above it,
+
+and each of these as it is, percent-encoded, escaped as JSON (once and twice) and as HTML, composed
+and decomposed, in both cases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+SHORTEST_NAME = 6
+"""Characters. A shorter name is looked for with its folder in front."""
+
+LONG = 12
+"""Characters. A shorter name must not be the end of a longer one; from here on, it says enough."""
+
+UNMISTAKABLE = 24
+"""Characters. A name as long as this is the same file in whatever folder it stands."""
+
+LONGEST_CONTEXT = 400
+"""Bytes before and after a hit that are looked at."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~/-]+")
+_LETTER = re.compile(r"[^\W\d_]")
+_UUID = re.compile(r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_WORD = re.compile(r"[A-Za-z0-9]{16,}")
+_CUT_DIGEST = re.compile(r"(?i)(?<![^/])(?:[0-9a-f]{1,8}/)+[0-9a-f]{16,}")
+_HEX = re.compile(r"(?i)(?:[0-9a-f]{2}){16,64}")
+_NO_PROSE = re.compile(r"\d|[a-z][A-Z]")
+_LONG_SEGMENT = 16
+_SHORTEST_DIGEST = 32
+
+TAIL, STEM, WORD, FOLDER = "name", "name without extension", "word", "folder"
+"""What of a key a needle is."""
+
+_SEPARATORS = (b"\\\\/", b"\\/", b"/", b"%252f", b"%2f", b"&#x2f;", b"&#47;", b"\\\\", b"\\")
+_RUN = re.compile(rb"[0-9a-z._-]*")
+_RUN_AT_END = re.compile(rb"[0-9a-z._-]*\Z")
+_ENDS_A_TOKEN = re.compile(rb"[\x00-\x20\"'`<>?#,;|(){}\[\]]|&(?:quot|amp|lt|gt|#x27|#39);")
+_IN_A_NAME = frozenset("-_")
+_LONGEST_CHARACTER = 4
+# What stands around a name, escaped: / \ " ' < > = & : , ; | ( [ { # ? and the ends of lines.
+_ESCAPED_BEFORE = re.compile(
+    rb"(?:%(?:25)?(?:2[23678cf]|3[abcdef]|5[bc]|7[bc]|0[9ad])|\\[nrt]|\\u00(?:2[267f]|3[cde]))\Z"
+)
+
+
+@dataclass(slots=True)
+class Needle:
+    """What a pattern says of the candidates that have it in common.
+
+    Attributes:
+        kind: Which part of their keys it is.
+        before: The segment in front, where the pattern begins a segment that has one below what is
+            owned; empty otherwise.
+        keys: Candidates, by their place, of which it says enough by itself.
+        by_next: Candidates by how the segment begins that follows in their key (`_beginning`):
+            what goes on otherwise names another object of that folder.
+    """
+
+    kind: str
+    before: str
+    keys: list[int] = field(default_factory=list)
+    by_next: dict[bytes, list[int]] = field(default_factory=dict)
+
+    @property
+    def is_spent(self) -> bool:
+        """True when there is no candidate left that it could name."""
+        return not self.keys and not self.by_next
+
+    def take(self, value: bytes, start: int, end: int) -> Iterable[int]:
+        """Which candidates a hit names, each only once; none where it looks like them by accident.
+
+        In doubt it names them: an object that is kept for nothing costs less than one that is lost.
+
+        Args:
+            value: What the column holds, with ASCII letters in lower case.
+            start: Where the pattern stands in it.
+            end: Where it ends.
+        """
+        if not self._stands_for_itself(value, start, end):
+            return ()
+        if self.before and end - start < UNMISTAKABLE:
+            other = _segment_before(value, start)
+            if other and not _may_end_as(other, self.before):
+                return ()
+        named, self.keys = self.keys, []
+        if self.by_next:
+            following = _segment_after(value, end)
+            if not following:
+                named = [*named, *(place for some in self.by_next.values() for place in some)]
+                self.by_next = {}
+            else:
+                for beginning in _may_begin_as(following):
+                    named = [*named, *self.by_next.pop(beginning, ())]
+        return named
+
+    def _stands_for_itself(self, value: bytes, start: int, end: int) -> bool:
+        if self.kind == FOLDER:
+            return _begins_a_name(value, start) and _ends_a_name(value, end)
+        if self.kind == TAIL:
+            if end - start < LONG and not _begins_a_name(value, start):
+                return False
+            if b"." in value[start:end].rpartition(b"/")[2]:
+                return _ends_a_name(value, end, frozenset())
+            return _ends_a_name(value, end)
+        return True
+
+
+class Needles:
+    """What is searched for, for a number of candidates.
+
+    Attributes:
+        patterns: Bytes, with ASCII letters in lower case, each once.
+        needles: Of each pattern, what it says.
+        whole_only: Candidates that are looked for by their whole key alone: what else there is of
+            their name says too little, or others have it too.
+    """
+
+    def __init__(self, keys: Sequence[bytes], owned: Sequence[bytes]) -> None:
+        """Find the forms.
+
+        Args:
+            keys: The candidates, each once.
+            owned: The owned prefixes; the empty one owns the whole bucket.
+        """
+        prefixes = [prefix.decode("utf-8", "replace") for prefix in owned]
+        names = [_Name(key.decode("utf-8", "replace"), prefixes) for key in keys]
+        tails = Counter(tail for name in names for tail in name.tails)
+        stems = Counter(name.stem for name in names if name.stem)
+        found: dict[tuple[str, str, str], Needle] = {}
+        self.whole_only = 0
+        for place, name in enumerate(names):
+            parts = list(name.parts(tails, stems))
+            self.whole_only += all(text == name.key for text, kind, *_ in parts if kind != FOLDER)
+            for text, kind, before, after in parts:
+                needle = found.get((text, kind, before))
+                if needle is None:
+                    needle = found[text, kind, before] = Needle(kind, before)
+                # What is encoded in the key may stand decoded in a value.
+                if after and "%" not in after:
+                    needle.by_next.setdefault(_beginning(after), []).append(place)
+                else:
+                    needle.keys.append(place)
+        by_pattern: dict[bytes, tuple[Needle, ...]] = {}
+        for (text, kind, _), needle in found.items():
+            only, forms = (needle,), forms_of(text)
+            if kind == WORD and _HEX.fullmatch(text):
+                # As a column of bytes holds it.
+                forms.add(bytes.fromhex(text).lower())
+            for form in forms:
+                others = by_pattern.get(form)
+                by_pattern[form] = only if others is None else (*others, needle)
+        self.patterns = list(by_pattern)
+        self.needles = list(by_pattern.values())
+
+
+class _Name:
+    """One key, taken apart."""
+
+    def __init__(self, key: str, owned: Iterable[str]) -> None:
+        self.key = key
+        starts = [prefix for prefix in owned if key.startswith(prefix)]
+        self.prefix = max(starts, key=len, default="")
+        self._segments = key[len(self.prefix) :].split("/")
+        self.tails = list(dict.fromkeys(self._tails()))
+        stem = self._segments[-1].split(".", 1)[0]
+        long = len(stem) >= (LONG if _LETTER.search(stem) else _LONG_SEGMENT)
+        self.stem = stem if long else ""
+
+    def _tails(self) -> Iterator[str]:
+        """From the last segment to the whole key; those that say too little are left out."""
+        segments = self._segments
+        for start in range(len(segments) - 1, 0, -1):
+            tail = "/".join(segments[start:])
+            if _says_something(tail):
+                yield tail
+        below = "/".join(segments)
+        if below != self.key and _says_something(below):
+            yield below
+        yield self.key
+
+    def parts(
+        self, tails: Counter[str], stems: Counter[str]
+    ) -> Iterator[tuple[str, str, str, str]]:
+        """(text, kind, segment in front, segment behind) of everything to look for."""
+        last, words = len(self._segments) - 1, list(self._words())
+        for _, word, after in words:
+            yield word, WORD, "", after
+        # Whatever holds the last segment then holds its word.
+        if not any(place == last for place, *_ in words):
+            tail = next((it for it in self.tails if tails[it] == 1), self.key)
+            yield tail, TAIL, self._in_front_of(tail), ""
+            if self.stem and stems[self.stem] == 1:
+                yield self.stem, STEM, self._segments[-2] if last else "", ""
+        for place, after in enumerate(self._segments[1:]):
+            if any(word == self._segments[place] for _, word, _ in words):
+                continue
+            folder = "/".join(self._segments[: place + 1])
+            if "/" in folder and _says_something(folder):
+                yield folder, FOLDER, "", after
+            elif self.prefix:
+                yield self.prefix + folder, FOLDER, "", after
+
+    def _in_front_of(self, tail: str) -> str:
+        count = tail.count("/") + 1
+        return self._segments[-count - 1] if count < len(self._segments) else ""
+
+    def _words(self) -> Iterator[tuple[int, str, str]]:
+        """(place of the segment, word, segment behind) of every long word."""
+        last = len(self._segments) - 1
+        for place, segment in enumerate(self._segments):
+            behind = self._segments[place + 1] if place < last else ""
+            found: dict[str, str] = {}
+            for match in _UUID.finditer(segment):
+                after = behind if match.end() == len(segment) else ""
+                found[match[0]] = found[match[0].replace("-", "")] = after
+            rest = _UUID.sub("/", segment)
+            for match in _WORD.finditer(rest):
+                word = match[0]
+                if _NO_PROSE.search(word):
+                    after = behind if rest.endswith(word) else ""
+                    found[word] = after
+                    if len(word) == _SHORTEST_DIGEST and _HEX.fullmatch(word):
+                        found[_with_dashes(word)] = after
+            if place < last and len(segment) >= _LONG_SEGMENT and _NO_PROSE.search(segment):
+                found.setdefault(segment, behind)
+            yield from ((place, word, after) for word, after in found.items())
+        for match in _CUT_DIGEST.finditer("/".join(self._segments)):
+            joined = match[0].replace("/", "")
+            if len(joined) >= _SHORTEST_DIGEST:
+                yield last, joined, ""
+                if len(joined) == _SHORTEST_DIGEST:
+                    yield last, _with_dashes(joined), ""
+
+
+def _says_something(text: str) -> bool:
+    return len(text) >= (SHORTEST_NAME if _LETTER.search(text) else _LONG_SEGMENT)
+
+
+def _with_dashes(word: str) -> str:
+    return "-".join((word[:8], word[8:12], word[12:16], word[16:20], word[20:]))
+
+
+def forms_of(text: str) -> set[bytes]:
+    """How else a value may spell a part of a key; ASCII letters are in lower case.
+
+    Args:
+        text: The part, as the key has it.
+    """
+    if _PLAIN.fullmatch(text):
+        plain = text.encode().lower()
+        return {plain.replace(b"/", slash) for slash in _SEPARATORS} if b"/" in plain else {plain}
+    spelled = {text, unquote(text), unquote_plus(text)}
+    if not text.isascii():
+        for each in list(spelled):
+            for form in ("NFC", "NFD"):
+                composed = unicodedata.normalize(form, each)
+                spelled |= {composed, composed.lower(), composed.upper()}
+    return {form.encode("utf-8", "replace").lower() for each in spelled for form in _encoded(each)}
+
+
+def _encoded(text: str) -> Iterator[str]:
+    yield text
+    percent = quote(text)
+    yield from (percent, quote(text, safe=""), quote(percent, safe="/"), quote(percent, safe=""))
+    yield from (quote_plus(text), quote_plus(text, safe="/"))
+    # As encodeURIComponent and encodeURI leave them.
+    yield from (quote(text, safe="!'()*"), quote(text, safe="/!'()*;,?:@&=+$#"))
+    for ascii_only in (True, False):
+        once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        for escaped in (once, once.replace("/", "\\/")):
+            yield escaped
+            yield json.dumps(escaped, ensure_ascii=ascii_only)[1:-1]
+    for with_quotes in (True, False):
+        html = escape(text, quote=with_quotes)
+        yield from (html, html.replace("&#x27;", "&#39;"))
+        yield html.encode("ascii", "xmlcharrefreplace").decode()
+        yield html.replace("/", "&#x2F;")
+    yield from (text.replace("/", "\\"), text.replace("/", "\\\\"))
+
+
+def _begins_a_name(value: bytes, start: int) -> bool:
+    """False where the needle is the end of a longer name."""
+    before = value[max(0, start - _LONGEST_CHARACTER) : start].decode("utf-8", "ignore")[-1:]
+    if not before.isalnum() and before not in _IN_A_NAME:
+        return True
+    return _ESCAPED_BEFORE.search(value, max(0, start - 8), start) is not None
+
+
+def _ends_a_name(value: bytes, end: int, also: frozenset[str] = _IN_A_NAME) -> bool:
+    """False where the needle is the beginning of a longer name."""
+    after = value[end : end + _LONGEST_CHARACTER].decode("utf-8", "ignore")[:1]
+    return not after.isalnum() and after not in also
+
+
+def _segment_before(value: bytes, start: int) -> bytes:
+    """The segment in front of a place, when a slash stands between; empty otherwise."""
+    before = value[max(0, start - LONGEST_CONTEXT) : start]
+    for separator in _SEPARATORS:
+        if before.endswith(separator):
+            token = before[: -len(separator)]
+            ends = [match.end() for match in _ENDS_A_TOKEN.finditer(token)]
+            return _apart(token[ends[-1] if ends else 0 :])[-1]
+    return b""
+
+
+def _segment_after(value: bytes, end: int) -> bytes:
+    """The segment behind a place, when a slash stands between; empty otherwise."""
+    behind = value[end : end + LONGEST_CONTEXT]
+    for separator in _SEPARATORS:
+        if behind.startswith(separator):
+            token = behind[len(separator) :]
+            over = _ENDS_A_TOKEN.search(token)
+            return _apart(token[: over.start()] if over else token)[0]
+    return b""
+
+
+def _apart(token: bytes) -> list[bytes]:
+    for separator in _SEPARATORS:
+        token = token.replace(separator, b"/")
+    return token.split(b"/")
+
+
+def _beginning(segment: str) -> bytes:
+    """What every spelling of a segment begins with: letters, digits and marks of ASCII.
+
+    The last letter before one that is not ASCII may be composed with that.
+    """
+    raw = unicodedata.normalize("NFD", segment).encode().lower()
+    run = _RUN.match(raw)
+    end = run.end() if run else 0
+    return raw[: max(0, end - 1)] if raw[end : end + 1] >= b"\x80" else raw[:end]
+
+
+def _may_begin_as(spelled: bytes) -> Iterator[bytes]:
+    """Which `_beginning` the segment may have that is spelled so."""
+    run = _RUN.match(spelled)
+    end = run.end() if run else 0
+    yield spelled[:end]
+    if end and end < len(spelled):
+        yield spelled[: end - 1]
+
+
+def _may_end_as(spelled: bytes, segment: str) -> bool:
+    """Whether what is spelled so may be the segment."""
+    raw = unicodedata.normalize("NFD", segment).encode().lower()
+    found, wanted = (
+        it[match.start() :] if (match := _RUN_AT_END.search(it)) else b"" for it in (spelled, raw)
+    )
+    if wanted == raw and spelled[: len(spelled) - len(found)][-1:] not in (b"%", b"\\"):
+        return found == wanted
+    return "%" in segment or found.endswith(wanted)

@@ -1,0 +1,486 @@
+"""Looks for the names of candidates in every column of every database that the settings name.
+
+One COPY for each part of a table, in its binary form, of all its columns together; what arrives is
+searched here, for all forms of all candidates at once. A statement reads few pages, so that its
+snapshot is short; nothing is written. What cannot be searched is named: it is never taken for
+"nothing was found".
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_right
+from collections import Counter
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from ahocorasick_rs import BytesAhoCorasick
+
+from filejobs_dagster.ledger.sanitize import display_key, sanitize_exception
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.references.elsewhere.columns import Catalogue, Unsearched, catalogue
+from filejobs_dagster.references.elsewhere.forms import Needles
+from filejobs_dagster.references.grouping import grouped
+from filejobs_dagster.references.operator import OperatorQuery
+from filejobs_dagster.references.replica import catch_up
+from filejobs_dagster.references.unknown import ReferencesUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from filejobs_dagster.postgres.connect import Connection
+    from filejobs_dagster.references.elsewhere.columns import Table
+    from filejobs_dagster.settings.storage import BucketSettings
+
+MOST_AT_ONCE = 20_000
+"""Candidates that are looked for together, in about 250 MB of memory. Of more, a pass looks for a
+sample; the rest is looked for before it is deleted."""
+
+PAGES_AT_ONCE = 8192
+"""64 MB of a table that keeps nothing apart."""
+
+STATEMENT_TIMEOUT = timedelta(seconds=10)
+LONGEST_WHOLE = timedelta(minutes=10)
+"""Of a statement that cannot be made shorter."""
+
+LOCK_TIMEOUT = timedelta(seconds=5)
+
+MOST_SHOWN = 50
+"""Columns that a record names."""
+
+OVER_BUDGET = "the time of the search was over before it"
+
+_BLOCK = 1 << 20
+_TID_RANGES = 140_000
+_HEADER = 19
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Where a candidate is named.
+
+    Attributes:
+        column: `schema.table.column`.
+        how: What a source would have to say to name the key, as a line of the settings.
+    """
+
+    column: str
+    how: str
+
+
+@dataclass(frozen=True)
+class NamingColumn:
+    """A column that names candidates.
+
+    Attributes:
+        column: `schema.table.column`.
+        count: How many.
+        sample: One of them.
+        how: The line of the settings that would declare it, for that one.
+    """
+
+    column: str
+    count: int
+    sample: bytes
+    how: str
+
+    def as_detail(self) -> dict[str, Any]:
+        """A row of the record."""
+        return {
+            "column": self.column,
+            "candidates": self.count,
+            "sample": display_key(self.sample.decode("utf-8", "backslashreplace")),
+            "declare": self.how,
+        }
+
+
+@dataclass
+class Found:
+    """What searches have found together.
+
+    Attributes:
+        candidates: How many the pass had.
+        asked: Those that were looked for.
+        named: Where each of those is named that is.
+        unsearched: What could not be searched.
+        idle: Entries of the settings that match no column.
+        columns: How many were read, and of how many tables.
+        tables: See `columns`.
+        size: Bytes of these tables.
+        seconds: How long it took.
+        whole_only: Candidates that were looked for by their whole key alone.
+    """
+
+    candidates: int = 0
+    asked: set[bytes] = field(default_factory=set)
+    named: dict[bytes, Naming] = field(default_factory=dict)
+    unsearched: tuple[Unsearched, ...] = ()
+    idle: tuple[str, ...] = ()
+    columns: int = 0
+    tables: int = 0
+    size: int = 0
+    seconds: float = 0.0
+    whole_only: int = 0
+
+    def as_detail(self) -> dict[str, Any]:
+        """What the record says of it."""
+        return {
+            "named_elsewhere": [column.as_detail() for column in self.by_column()[:MOST_SHOWN]],
+            "unsearched": [
+                {"column": one.column, "why": one.why, "bytes": one.size}
+                for one in self.unsearched[:MOST_SHOWN]
+            ],
+            "search": {
+                "candidates": self.candidates,
+                "looked_for": len(self.asked),
+                "by_whole_key_only": self.whole_only,
+                "found": len(self.named),
+                "tables": self.tables,
+                "columns": self.columns,
+                "bytes": self.size,
+                "seconds": round(self.seconds, 1),
+                "columns_not_searched": len(self.unsearched),
+                "ignored_in_vain": list(self.idle[:MOST_SHOWN]),
+            },
+        }
+
+    def by_column(self) -> list[NamingColumn]:
+        """The columns that name candidates, those with the most first."""
+        counts = Counter(naming.column for naming in self.named.values())
+        first: dict[str, bytes] = {}
+        for key, naming in self.named.items():
+            first.setdefault(naming.column, key)
+        return [
+            NamingColumn(column, count, first[column], self.named[first[column]].how)
+            for column, count in counts.most_common()
+        ]
+
+
+def unsearched_in_words(unsearched: Sequence[Unsearched]) -> str:
+    """What could not be searched, in a sentence; the first few by name."""
+    named = "; ".join(map(str, unsearched[:_MOST_NAMED]))
+    more = len(unsearched) - _MOST_NAMED
+    return f"Not searched: {named}{f'; and {more:,} more' if more > 0 else ''}."
+
+
+class Elsewhere:
+    """The search of one bucket's candidates, for one run."""
+
+    def __init__(
+        self,
+        primary: Database,
+        bucket: BucketSettings,
+        *,
+        ends_at: float = math.inf,
+        on_progress: Callable[[str, int], None] = lambda _table, _bytes: None,
+        statement_timeout: timedelta = STATEMENT_TIMEOUT,
+        pages_at_once: int = PAGES_AT_ONCE,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            primary: The project's database.
+            bucket: Its sources say which databases there are, and `named_elsewhere` what else.
+            ends_at: By the monotonic clock: no search goes on after it.
+            on_progress: Told each table and the bytes read so far; it may raise to stop.
+            statement_timeout: Of each statement; what is too slow is read in smaller parts.
+            pages_at_once: Of a table, at most.
+        """
+        self._places = _places(primary, bucket)
+        self._owned = [prefix.encode() for prefix in bucket.owned_prefixes]
+        self._settings = bucket.named_elsewhere
+        self._ends_at = ends_at
+        self._on_progress = on_progress
+        self._statement_timeout = statement_timeout
+        self._pages_at_once = pages_at_once
+        self.found = Found()
+
+    def look(self) -> Mapping[str, Catalogue | str]:
+        """What a search would read, by database; in words why one cannot be looked into."""
+        return {label: self._catalogue(place) for label, place in self._places.items()}
+
+    def _catalogue(self, place: _Place) -> Catalogue | str:
+        try:
+            with closing(place.database.connect("look for columns")) as connection:
+                return self._columns(connection, place)
+        except (psycopg.Error, DatabaseUnavailable) as error:
+            return sanitize_exception(error, limit=500)
+
+    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
+        """Look for the candidates of a pass: all of them, or a sample where they are too many.
+
+        Args:
+            blocks: All of them.
+
+        Returns:
+            Those that a column names, with the column.
+        """
+        step, held, count = 1, list[bytes](), 0
+        for key in chain.from_iterable(blocks):
+            if count % step == 0:
+                held.append(key)
+                if len(held) > MOST_AT_ONCE:
+                    held, step = held[::2], step * 2
+            count += 1
+        self.found.candidates = count
+        self.search(held)
+        return {key: naming.column.encode() for key, naming in self.found.named.items()}
+
+    def search(self, keys: Sequence[bytes]) -> None:
+        """Look for candidates that were not looked for before, and add it to what was found.
+
+        Args:
+            keys: Candidates, in portions of at most `MOST_AT_ONCE`.
+        """
+        wanted = [key for key in dict.fromkeys(keys) if key not in self.found.asked]
+        if not wanted:
+            return
+        started = time.monotonic()
+        ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
+        needles = Needles(wanted, self._owned)
+        work = _Work(wanted, needles, self._owned)
+        unsearched: dict[str, Unsearched] = {}
+        idle: set[str] | None = None
+        for label, place in self._places.items():
+            try:
+                found = self._search_database(place, work, ends_at)
+            except (psycopg.Error, DatabaseUnavailable, ReferencesUnknown) as error:
+                why = f"it could not be searched: {sanitize_exception(error, limit=500)}"
+                unsearched[label] = Unsearched(f"the database of {label}", why)
+                continue
+            unsearched |= {one.column: one for one in found.unsearched}
+            idle = set(found.idle) if idle is None else idle & set(found.idle)
+        known = self.found
+        known.asked.update(wanted)
+        known.named |= work.named
+        known.unsearched = tuple(
+            ({one.column: one for one in known.unsearched} | unsearched).values()
+        )
+        known.idle = tuple(sorted(idle or ()))
+        known.columns, known.tables, known.size = work.columns, work.tables, work.size
+        known.seconds += time.monotonic() - started
+        known.whole_only += needles.whole_only
+
+    def _search_database(self, place: _Place, work: _Work, ends_at: float) -> Catalogue:
+        with ExitStack() as stack:
+            connection = stack.enter_context(
+                closing(place.database.connect("look for names elsewhere"))
+            )
+            if place.replica_of is not None:
+                origin = stack.enter_context(
+                    closing(place.replica_of.connect("compare with its replica"))
+                )
+                catch_up(origin, connection, "named_elsewhere")
+                origin.close()
+            found = self._columns(connection, place)
+            left: list[Unsearched] = []
+            for table in found.tables:
+                why = self._search_table(connection, table, work, ends_at)
+                if why is not None:
+                    whole = f"{table}.*"
+                    left.append(Unsearched(whole, why, table.size))
+            return Catalogue(found.tables, (*found.unsearched, *left), found.ignored, found.idle)
+
+    def _columns(self, connection: Connection, place: _Place) -> Catalogue:
+        patterns = [one.column for one in self._settings.ignore]
+        return catalogue(connection, patterns, own_schema=place.own_schema)
+
+    def _search_table(
+        self, connection: Connection, table: Table, work: _Work, ends_at: float
+    ) -> str | None:
+        """Search one table; why not, or not to its end, otherwise."""
+        in_parts = table.in_parts and connection.info.server_version >= _TID_RANGES
+        # Of a table that keeps most of its bytes apart, a page stands for more than 8 KB.
+        most = max(1, self._pages_at_once * table.pages * 8192 // max(table.size, 1))
+        at, timeout = 0, self._statement_timeout
+        if not in_parts:
+            most, timeout = table.pages, LONGEST_WHOLE
+        # Pages that are added meanwhile hold rows younger than the candidates.
+        while at < table.pages:
+            if time.monotonic() >= ends_at:
+                return OVER_BUDGET
+            self._on_progress(str(table), work.size)
+            until = at + most
+            # The last part has no end: a table that was rewritten meanwhile may be longer.
+            pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
+            try:
+                with connection.transaction(), connection.cursor() as cursor:
+                    _prepare(cursor, timeout)
+                    work.read(cursor, table, pages)
+            except psycopg.errors.QueryCanceled as error:
+                if in_parts and most > 1:
+                    most = max(1, most // 2)
+                elif timeout < LONGEST_WHOLE:
+                    timeout = LONGEST_WHOLE
+                else:
+                    return f"it was too slow: {sanitize_exception(error, limit=200)}"
+                continue
+            except psycopg.errors.UndefinedTable:
+                return None  # dropped meanwhile, with all that it named
+            except psycopg.DatabaseError as error:
+                if connection.closed:
+                    raise
+                return f"it could not be read: {sanitize_exception(error, limit=300)}"
+            at = until
+        work.end(table)
+        return None
+
+
+def _prepare(cursor: psycopg.Cursor[Any], timeout: timedelta) -> None:
+    cursor.execute(
+        """
+        SELECT set_config('transaction_read_only', 'on', true),
+               set_config('statement_timeout', %s, true),
+               set_config('lock_timeout', %s, true),
+               set_config('client_encoding', 'UTF8', true),
+               -- A policy that hides rows raises, instead of hiding what they name.
+               set_config('row_security', 'off', true)
+        """,
+        (_milliseconds(timeout), _milliseconds(LOCK_TIMEOUT)),
+    )
+
+
+def _milliseconds(duration: timedelta) -> str:
+    return f"{round(duration.total_seconds() * 1000)}ms"
+
+
+class _Work:
+    """The matching of what arrives, for one set of candidates."""
+
+    def __init__(self, keys: Sequence[bytes], needles: Needles, owned: Sequence[bytes]) -> None:
+        self._keys = keys
+        self._needles = needles.needles
+        self._owned = owned
+        self._matcher = BytesAhoCorasick(needles.patterns)
+        self._done: set[int] = set()
+        self.named: dict[bytes, Naming] = {}
+        self.tables = self.columns = self.size = 0
+
+    def end(self, table: Table) -> None:
+        """Count a table that was read to its end."""
+        self.tables += 1
+        self.columns += len(table.columns)
+        self.size += table.size
+
+    def read(
+        self, cursor: psycopg.Cursor[Any], table: Table, pages: tuple[int, int] | None
+    ) -> None:
+        """Read rows and search them, in blocks that end with a row."""
+        query = table.query(pages)
+        rows: list[bytes] = []
+        held, first = 0, True
+        with cursor.copy(b"COPY (" + query.as_bytes(cursor) + b") TO STDOUT (FORMAT binary)") as it:
+            for piece in it:
+                row = bytes(piece)
+                if first:
+                    row, first = row[_HEADER:], False
+                rows.append(row)
+                held += len(row)
+                if held >= _BLOCK:
+                    self._match(rows, table)
+                    rows, held = [], 0
+        self._match(rows, table)
+
+    def _match(self, rows: list[bytes], table: Table) -> None:
+        block = b"".join(rows).lower()
+        hits = self._matcher.find_matches_as_indexes(block, overlapping=True)
+        if not hits:
+            return
+        starts = [0, *accumulate(map(len, rows))]
+        for pattern, start, end in hits:
+            if pattern in self._done:
+                continue
+            place = bisect_right(starts, start) - 1
+            found = _field(rows[place], start - starts[place], end - starts[place])
+            if found is None:
+                continue
+            column, value, at = found
+            self._hit(pattern, table, column, value, at, at + end - start)
+
+    def _hit(
+        self, pattern: int, table: Table, column: int, value: bytes, start: int, end: int
+    ) -> None:
+        lowered = value.lower()
+        needles = self._needles[pattern]
+        for needle in needles:
+            for place in needle.take(lowered, start, end):
+                key = self._keys[place]
+                if key not in self.named:
+                    how = _line(table, column, value, key, self._owned)
+                    self.named[key] = Naming(table.column(column), how)
+        if all(needle.is_spent for needle in needles):
+            self._done.add(pattern)
+
+
+def _field(row: bytes, start: int, end: int) -> tuple[int, bytes, int] | None:
+    """(column, value, place in it) of a hit; None for one that is not inside of a value."""
+    at, column = 2, 0
+    while at + 4 <= len(row):
+        size = int.from_bytes(row[at : at + 4], "big", signed=True)
+        at += 4
+        if size >= 0:
+            if at <= start and end <= at + size:
+                return column, row[at : at + size], start - at
+            at += size
+        column += 1
+    return None
+
+
+def _line(table: Table, column: int, value: bytes, key: bytes, owned: Sequence[bytes]) -> str:
+    """The source that would name the key, as far as one value shows it."""
+    name, (schema, of) = table.columns[column].name, table.known_as
+    # Shown to people, and not sent.
+    sql = f"select {_quoted(name)} from {_quoted(schema)}.{_quoted(of)}"  # noqa: S608
+    steps = _steps(value, key, owned) if table.columns[column].kind == "text" else None
+    if steps is not None:
+        return f"- {{name: {of}_{name}, sql: '{sql}'{steps}}}"
+    return f"- {{name: {of}_{name}, sql: '…'}}, whose sql takes the key out of {table}.{name}"
+
+
+def _steps(value: bytes, key: bytes, owned: Sequence[bytes]) -> str | None:
+    """The transforms that make the value the key; None when it takes more than one step."""
+    if value == key:
+        return ""
+    if value and key.endswith(value):
+        front = key[: -len(value)]
+        if front in owned:
+            return f", transforms: [{{prepend: {front.decode()}}}]"
+    if value.endswith(key):
+        base = value[: -len(key)].decode("utf-8", "replace")
+        return f", transforms: [{{strip_base: ['{base}']}}]"
+    return None
+
+
+def _quoted(name: str) -> str:
+    plain = name.isascii() and name.isidentifier() and name == name.lower()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A database to search."""
+
+    database: Database
+    own_schema: str | None
+    replica_of: Database | None
+
+
+def _places(primary: Database, bucket: BucketSettings) -> dict[str, _Place]:
+    """The databases of all sources and of `named_elsewhere`, each once; replicas where declared."""
+    found: dict[str, _Place] = {}
+    groups = grouped(primary, (), [OperatorQuery(source) for source in bucket.sources])
+    # A replica takes the place of its primary.
+    for group in sorted(groups, key=lambda group: group.replica_of is None):
+        home = group.replica_of or group.database
+        schema = primary.schema if home.address() == primary.address() else None
+        found.setdefault(home.address(), _Place(group.database, schema, group.replica_of))
+    for other in bucket.named_elsewhere.databases:
+        database = Database(other.url.reveal())
+        found.setdefault(database.address(), _Place(database, None, None))
+    return found

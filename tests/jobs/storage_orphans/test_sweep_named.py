@@ -1,0 +1,201 @@
+"""Nothing is deleted whose name stands elsewhere in the database; CONTROLs show what would go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.jobs.storage_orphans import supply
+from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
+from filejobs_dagster.references.elsewhere import search
+from filejobs_dagster.references.elsewhere.search import Elsewhere
+from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSettings
+from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pytest
+
+    from filejobs_dagster.settings import BucketSettings
+    from tests.jobs.storage_orphans.conftest import Sweeper
+
+
+class Careless(Elsewhere):
+    """Finds nothing."""
+
+    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
+        del blocks
+        return {}
+
+    def search(self, keys: Sequence[bytes]) -> None:
+        pass
+
+
+def settle(sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, **said: object) -> None:
+    """Give the bucket's settings a `named_elsewhere`."""
+    kept = type(sweep).bucket.fget
+    assert kept is not None
+
+    def bucket(self: Sweeper) -> BucketSettings:
+        told: BucketSettings = kept(self)
+        return told.model_copy(update={"named_elsewhere": NamedElsewhereSettings(**said)})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(sweep), "bucket", property(bucket))
+
+
+TRIPS = NEVER_TRIPS.model_copy(update={"max_named_elsewhere_fraction": 0.1})
+
+NAMED = {
+    # rich text, percent-encoded
+    "files/pasted 0.png": "public.post.body",
+    # a table that is no source
+    **{f"files/contract-{n}.pdf": "public.document.file" for n in range(3)},
+    # forms that nobody folds
+    "files/bom.png": "public.odd.text",
+    "files/nbsp.png": "public.odd.text",
+    "files/quoted.png": "public.odd.text",
+    "files/back/slashes.png": "public.odd.text",
+    "files/arn.png": "public.odd.text",
+    "files/first-folder.png": "public.odd.text",
+    "files/without-prefix.png": "public.odd.text",
+    "files/in-array-a": "public.odd.text",
+    "files/in-json.png": "public.odd.text",
+    "files/in-a-list.png": "public.odd.text",
+    # below a folder that a row names
+    **{f"files/album7/{n}.png": "public.album.folder" for n in range(4)},
+    # a variant of what a row names by its own key
+    f"files/variants/5v6c0n9rk2fyp1t0qd8e4xj7wz3a/{'c4' * 32}": "public.blob.key",
+}
+DEAD = {f"files/dead-{n}.png" for n in range(5)} | {"files/album8/1.png", f"files/{'d1' * 32}"}
+
+
+def make_tables(sweep: Sweeper) -> None:
+    for statement in (
+        "CREATE TABLE post (body text)",
+        """INSERT INTO post VALUES ('<img src="/media/files/pasted%200.png">'), ('album8')""",
+        "CREATE TABLE document (file text)",
+        "INSERT INTO document SELECT 'files/contract-' || n || '.pdf' FROM generate_series(0, 2) n",
+        "CREATE TABLE album (folder text)",
+        "INSERT INTO album VALUES ('files/album7/'), ('files/album8/2.png')",
+        "CREATE TABLE blob (key text)",
+        "INSERT INTO blob VALUES ('5v6c0n9rk2fyp1t0qd8e4xj7wz3a')",
+        "CREATE TABLE odd (text text)",
+        r"""INSERT INTO odd VALUES (E'\ufefffiles/bom.png'), (E'files/nbsp.png\u00a0'),
+        ('"files/quoted.png"'), ('files\back\slashes.png'), ('arn:aws:s3:::b/files/arn.png'),
+        ('media/first-folder.png'), ('without-prefix.png'), ('{files/in-array-a,files/zz}'),
+        ('{"src": "files\/in-json.png"}'), ('x.png, files/in-a-list.png')""",
+    ):
+        sweep.installation.execute(statement)
+
+
+def test_what_any_column_names_stays_with_its_column_and_the_rest_goes(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tables(sweep)
+    sweep.put("files/used", *NAMED, *DEAD)
+    sweep.refer("files/used")
+
+    dry = sweep("dry")
+    assert dry.ok, dry.error
+    assert dry.detail["classes"]["named elsewhere"] == len(NAMED)
+    assert set(sweep.candidates()) == DEAD
+    shown = {row["column"]: row for row in dry.detail["named_elsewhere"]}
+    assert {column: row["candidates"] for column, row in shown.items()} == {
+        column: list(NAMED.values()).count(column) for column in NAMED.values()
+    }
+    assert shown["public.document.file"]["sample"].startswith("files/contract-")
+    assert (
+        shown["public.document.file"]["declare"]
+        == "- {name: document_file, sql: 'select file from public.document'}"
+    )
+    assert "files/pasted 0.png: column public.post.body" in dry.detail["samples"]["named elsewhere"]
+
+    live = sweep()
+    assert live.ok, live.error
+    assert sweep.installation.keys() >= {"files/used", *NAMED}
+    assert not sweep.installation.keys() & DEAD
+
+    # CONTROL: without the search, every one of them goes.
+    monkeypatch.setattr(sweeping, "Elsewhere", Careless)
+    assert sweep().ok
+    assert sweep().acted == len(NAMED)
+    assert not sweep.installation.keys() & NAMED.keys()
+
+
+def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("CREATE TABLE post_history (body text, who text)")
+    sweep.installation.execute("INSERT INTO post_history VALUES ('files/old.png', 'me')")
+    settle(
+        sweep,
+        monkeypatch,
+        ignore=[
+            IgnoredColumn(column="*.post_history.body", reason="deleted posts"),
+            IgnoredColumn(column="public.gone.*", reason="dropped"),
+        ],
+    )
+    sweep.seen_before("files/old.png")
+    outcome = sweep()
+    assert (outcome.ok, outcome.acted) == (True, 1)
+    assert outcome.detail["search"]["ignored_in_vain"] == ["public.gone.*"]
+
+
+def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_it_may(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("CREATE TABLE vault (sealed bytea, note text)")
+    sweep.installation.execute("INSERT INTO vault VALUES ('\\x0102', 'x')")
+    sweep.seen_before("files/dead.png")
+    dry = sweep("dry")
+    assert dry.ok, dry.error
+    assert [row["column"] for row in dry.detail["unsearched"]] == ["public.vault.sealed"]
+    live = sweep()
+    assert not live.ok
+    assert "Not searched: public.vault.sealed: it holds bytes" in str(live.error)
+    assert "{column: 'public.vault.sealed', reason: …}" in str(live.error)
+    assert sweep.installation.keys() >= {"files/dead.png"}
+
+    reason = "signatures"
+    settle(sweep, monkeypatch, ignore=[IgnoredColumn(column="public.vault.sealed", reason=reason)])
+    assert sweep().acted == 1
+
+
+def test_a_column_that_names_many_stops_the_run_and_the_line_that_declares_it_is_said(
+    sweep: Sweeper,
+) -> None:
+    forgotten = [f"files/forgotten-{n:02d}.png" for n in range(12)]
+    sweep.put("files/used", *forgotten)
+    sweep.refer("files/used")
+    sweep.installation.execute("CREATE TABLE forgotten (path text)")
+    sweep.installation.execute(
+        "INSERT INTO forgotten SELECT replace(unnest(%s::text[]), 'files/', '')", (forgotten,)
+    )
+    outcome = sweep("dry", breakers=TRIPS)
+    assert "A live run would be blocked by named_elsewhere" in str(outcome.error)
+    assert "column public.forgotten.path, which is no source, names 12 of 12" in str(outcome.error)
+    assert "sql: 'select path from public.forgotten', transforms: [{prepend: files/}]}" in str(
+        outcome.error
+    )
+
+
+def test_of_too_many_candidates_those_outside_of_the_sample_are_looked_for_before_they_would_go(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(supply, "MOST_AT_ONCE", 2)
+    keys = [f"files/object-{n}.png" for n in range(8)]
+    named = {keys[1], keys[6]}
+    sweep.put("files/used", *keys)
+    sweep.refer("files/used")
+    sweep.installation.execute("CREATE TABLE forgotten (path text)")
+    sweep.installation.execute("INSERT INTO forgotten SELECT unnest(%s::text[])", (list(named),))
+    first = sweep("dry")
+    assert (first.detail["search"]["candidates"], first.detail["search"]["looked_for"]) == (8, 2)
+    assert sweep.candidates().keys() & named
+    live = sweep(batch_size=3)
+    assert (live.ok, live.acted) == (True, 6)
+    assert sweep.installation.keys() >= {"files/used", *named}
+    # CONTROL: by the sample alone, they go.
+    monkeypatch.setattr(Elsewhere, "search", Careless.search)
+    assert sweep().acted == 2

@@ -1,0 +1,140 @@
+"""In which forms a key is recognised, and what only looks like one."""
+
+from __future__ import annotations
+
+import html
+import json
+import unicodedata
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+import pytest
+from ahocorasick_rs import BytesAhoCorasick
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filejobs_dagster.references.elsewhere.forms import Needles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+UUID = "0b0f7c1a-53f3-4a7e-9d38-6d1f7a6c0d11"
+DIGEST = "5f2b" * 16
+
+
+def named(keys: Sequence[str], *values: str | bytes, owned: bytes = b"files/") -> set[str]:
+    """Those of the keys that one of the values names."""
+    needles = Needles([key.encode() for key in keys], [owned])
+    matcher = BytesAhoCorasick(needles.patterns)
+    found: set[str] = set()
+    for value in values:
+        lowered = (value if isinstance(value, bytes) else value.encode()).lower()
+        hits = matcher.find_matches_as_indexes(lowered, overlapping=True)
+        for pattern, start, end in hits:
+            for needle in needles.needles[pattern]:
+                found.update(keys[place] for place in needle.take(lowered, start, end))
+    return found
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "percent-encoded": quote,
+    "with its slashes": lambda key: quote(key, safe=""),
+    "percent-encoded twice": lambda key: quote(quote(key)),
+    "as a form sends it": quote_plus,
+    "JSON": json.dumps,
+    "JSON with slashes escaped": lambda key: json.dumps(key).replace("/", "\\/"),
+    "JSON in JSON": lambda key: json.dumps({"a": json.dumps({"b": key})}),
+    "HTML": html.escape,
+    "HTML in ASCII": lambda key: html.escape(key).encode("ascii", "xmlcharrefreplace").decode(),
+    "composed": lambda key: unicodedata.normalize("NFC", key),
+    "decomposed": lambda key: unicodedata.normalize("NFD", key),
+    "lower case": str.lower,
+    "upper case": str.upper,
+    "backslashes": lambda key: key.replace("/", "\\"),
+}
+
+AROUND: dict[str, Callable[[str], str]] = {
+    "alone": str,
+    "in an address": lambda key: f"https://cdn.example.com/{key}?width=200",
+    "in a link": lambda key: f'<a href="/{key}">x</a>',
+    "in a list": lambda key: f"{{a.png,{key},b.png}}",
+    "in a line": lambda key: f"x\n{key}\r\ny",
+    "with a mark in front": lambda key: f"\ufeff{key}\u00a0",
+    "as an ARN": lambda key: f"arn:aws:s3:::bucket/{key}",
+}
+
+SEGMENT = st.text("abcXYZ019 %&'\"+-_.äøÅ日\\", min_size=1, max_size=12).filter(
+    lambda text: text not in (".", "..")
+)
+KEYS = st.builds(
+    lambda folders, name: "files/" + "/".join([*folders, name]),
+    st.lists(SEGMENT, max_size=3),
+    SEGMENT.map(lambda text: f"name{text}.jpg"),
+)
+
+
+@given(KEYS, st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(AROUND)))
+def test_a_key_is_found_however_it_is_written_and_whatever_stands_around_it(
+    key: str, encoding: str, around: str
+) -> None:
+    assert named([key], AROUND[around](ENCODINGS[encoding](key))) == {key}
+
+
+@given(KEYS, KEYS)
+def test_what_a_key_is_found_by_does_not_depend_on_the_other_candidates_but_for_a_longer_tail(
+    key: str, other: str
+) -> None:
+    keys = list(dict.fromkeys([key, other]))
+    assert key in named(keys, f'"{key}"')
+
+
+def test_a_part_of_a_key_that_says_enough_finds_it() -> None:
+    cut = f"files/{DIGEST[:2]}/{DIGEST[2:4]}/{DIGEST[4:]}"
+    for key, value in (
+        (f"files/{UUID}_large.png", UUID),
+        (f"files/{UUID}_large.png", UUID.replace("-", "").upper()),
+        (f"files/{UUID.replace('-', '')}/x.png", UUID),
+        (f"files/{DIGEST}", bytes.fromhex(DIGEST)),
+        (cut, DIGEST),
+        ("files/t/0123456789abcdefX.png", "0123456789ABCDEFx"),
+        ("files/2024/annual-report-2024.pdf", "annual-report-2024"),
+        ("files/a-name.png", "other/first/a-name.png"),
+        ("files/a-name.png", "a-name.png.webp"),
+        # folders
+        ("files/album7/1.png", "files/album7/"),
+        ("files/album7/1.png", '{"folder": "files/album7"}'),
+        ("files/u/album7/1.png", "u/album7"),
+        (f"files/{UUID}/1.png", UUID),
+        (f"files/{UUID}/1.png", f"mlflow-artifacts:/1/{UUID}"),
+    ):
+        assert named([key], value) == {key}, (key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("files/cat.jpg", "bobcat.jpg"),
+        ("files/cat.jpg", "files/photo_cat.jpg"),
+        ("files/cat.jpg", "files/cat.jpg2"),
+        ("files/report-1", "files/report-10"),
+        ("files/report-1", "files/report-1-final"),
+        ("files/old/index.html", "files/new/index.html"),
+        ("files/old/index.html", "files%2Fnew%2Findex.html"),
+        (f"files/{UUID}/1.png", f"files/{UUID}/2.png"),
+        ("files/album7/1.png", "files/album7/2.png"),
+        ("files/album7/1.png", "files/album77/"),
+        ("files/a", "a"),
+        ("files/12345.png", "12345"),
+    ],
+)
+def test_what_only_looks_like_a_key_does_not_keep_it(key: str, value: str) -> None:
+    assert named([key], value) == set()
+
+
+def test_a_name_that_several_candidates_have_is_looked_for_with_its_folder() -> None:
+    keys = [f"files/user/{number}/thumb.png" for number in range(5)]
+    assert named(keys, "thumb.png") == set()
+    assert named(keys, "/media/user/3/thumb.png") == {keys[3]}
+    assert named(keys, "files/user/") == set(keys)
+    assert Needles([b"files/a", b"files/bb.png"], [b"files/"]).whole_only == 1

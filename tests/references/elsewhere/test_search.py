@@ -1,0 +1,190 @@
+"""The search over every column, on a real database."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NO_RIGHT
+from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
+from filejobs_dagster.settings.storage import BucketSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+
+
+def bucket_settings(**elsewhere: object) -> BucketSettings:
+    return BucketSettings.model_validate(
+        {
+            "bucket": "acme-uploads",
+            "owns": ["files/"],
+            "min_age": "48h",
+            "named_elsewhere": elsewhere,
+        }
+    )
+
+
+def search(url: str, keys: Sequence[str], **elsewhere: object) -> Elsewhere:
+    one = Elsewhere(Database(url), bucket_settings(**elsewhere))
+    one.search([key.encode() for key in keys])
+    return one
+
+
+def named(url: str, keys: Sequence[str], **elsewhere: object) -> dict[str, str]:
+    found = search(url, keys, **elsewhere).found
+    return {key.decode(): naming.column for key, naming in found.named.items()}
+
+
+TOKEN = "0b0f7c1a-53f3-4a7e-9d38-6d1f7a6c0d11"
+DIGEST = "5f2b" * 16
+
+PLACES = {
+    # column's type: (what stands there, the key that it names)
+    "text": ("see /media/files/pasted%200.png here", "files/pasted 0.png"),
+    "varchar(99)": ("files/exact.bin", "files/exact.bin"),
+    "json": (json.dumps({"a": "files/bänner_1.jpg"}), "files/bänner_1.jpg"),
+    "jsonb": (json.dumps({"a": json.dumps({"src": "files/bøard.jpg"})}), "files/bøard.jpg"),
+    "text[]": ('{"a","files/in an \\"array\\".png"}', 'files/in an "array".png'),
+    "uuid": (TOKEN, f"files/avatars/{TOKEN.upper()}_large.webp"),
+    "uuid[]": (f"{{{TOKEN.replace('0b', 'ab')}}}", f"files/{TOKEN.replace('0b', 'ab')}/x"),
+    "citext": ("FILES/UPPER.PNG", "files/upper.png"),
+    "hstore": (r'"k"=>"files/h \"q\".png"', 'files/h "q".png'),
+    "key_domain": ("https://cdn.example.com/files/domain%2Bname.png?x=1", "files/domain+name.png"),
+    "bytea": ("\\x" + DIGEST, f"files/{DIGEST[:2]}/{DIGEST[2:4]}/{DIGEST[4:]}"),
+    "pair": ('("files/in a ""row"".png",x)', 'files/in a "row".png'),
+    "name": ("files/name.png", "files/name.png"),
+}
+
+
+def make_places(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE EXTENSION hstore; CREATE EXTENSION citext")
+    connection.execute("CREATE DOMAIN key_domain AS text; CREATE TYPE pair AS (a text, b text)")
+    columns = ", ".join(f'"{kind}" {kind}' for kind in PLACES)
+    connection.execute(f"CREATE SCHEMA app; CREATE TABLE app.place ({columns}, other int)")
+    for kind, (value, _) in PLACES.items():
+        connection.execute(f'INSERT INTO app.place ("{kind}") VALUES (%s::text::{kind})', (value,))
+
+
+def test_a_name_is_found_in_a_column_of_every_kind_and_what_nobody_names_is_not(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    make_places(connection)
+    keys = {key: f"app.place.{kind}" for kind, (_, key) in PLACES.items()}
+    dead = [f"files/{uuid.uuid4()}.png", "files/dead one.png", f"files/{'e1' * 32}"]
+    assert named(database_url, [*keys, *dead]) == keys
+    # CONTROL: as one looks who compares whole keys, most of them are not seen.
+    [(seen,)] = connection.execute(
+        "SELECT count(*) FROM app.place, jsonb_each_text(to_jsonb(place)) WHERE value = ANY(%s)",
+        (list(keys),),
+    )
+    assert seen == 2
+
+
+def test_only_what_can_be_read_counts_as_searched(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    key = "files/hidden name.png"
+    for statement in (
+        "CREATE ROLE clerk",
+        "CREATE TABLE open (a text, b text); GRANT SELECT (a) ON open TO clerk",
+        "CREATE TABLE closed (a text, n int)",
+        "CREATE TABLE empty_one (a text)",
+        "CREATE TABLE policed (a text); ALTER TABLE policed ENABLE ROW LEVEL SECURITY",
+        "GRANT SELECT ON policed TO clerk",
+        "CREATE SCHEMA vault; CREATE TABLE vault.safe (a text)",
+        "GRANT SELECT ON vault.safe TO clerk",
+        # Rights on a whole are rights on what is read through it.
+        "CREATE TABLE parts (a text) PARTITION BY LIST (a); GRANT SELECT ON parts TO clerk",
+        "CREATE TABLE a_part PARTITION OF parts DEFAULT",
+        "INSERT INTO parts VALUES ('files/in a part.png')",
+        "CREATE TABLE numbers (n int, at timestamptz, ok bool)",
+        "INSERT INTO numbers VALUES (1, now(), true)",
+    ):
+        connection.execute(statement)
+    for table in ("open (a)", "closed (a)", "policed (a)", "vault.safe (a)"):
+        connection.execute(f"INSERT INTO {table} VALUES (%s)", (key,))
+    try:
+        keys = [key, "files/in a part.png"]
+        found = search(f"{database_url}&options=-crole%3Dclerk", keys).found
+        assert [found.named[each.encode()].column for each in keys] == [
+            "public.open.a",
+            "public.parts.a",
+        ]
+        assert {one.column: one.why for one in found.unsearched} == {
+            "public.open.b": NO_RIGHT,
+            "public.closed.a": NO_RIGHT,
+            "public.policed.a": HIDDEN_ROWS,
+            "vault.safe.a": NO_RIGHT,
+        }
+        ignored = [{"column": name, "reason": "x"} for name in ("vault.*", "*.policed.a", "nope.*")]
+        found = search(f"{database_url}&options=-crole%3Dclerk", [key], ignore=ignored).found
+        assert {one.column for one in found.unsearched} == {"public.open.b", "public.closed.a"}
+        assert found.idle == ("nope.*",)
+    finally:
+        connection.execute("DROP OWNED BY clerk; DROP ROLE clerk")
+
+
+def test_a_large_table_is_read_in_parts_and_to_its_last_page_and_partitions_as_one_table(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    connection.execute("CREATE TABLE long (a text) WITH (fillfactor = 10)")
+    connection.execute(
+        "INSERT INTO long SELECT 'files/name-' || n || '.png' FROM generate_series(1, 500) n"
+    )
+    connection.execute(
+        "CREATE TABLE year (at int, a text) PARTITION BY RANGE (at);"
+        "CREATE TABLE year_1 PARTITION OF year FOR VALUES FROM (1) TO (2);"
+        "CREATE TABLE year_2 PARTITION OF year FOR VALUES FROM (2) TO (3);"
+        "INSERT INTO year VALUES (1, 'files/one year.png'), (2, 'files/two years.png')"
+    )
+    keys = [f"files/name-{n}.png" for n in range(1, 501)]
+    years = ["files/one year.png", "files/two years.png"]
+    read: list[str] = []
+    one = Elsewhere(
+        Database(database_url),
+        bucket_settings(),
+        pages_at_once=2,
+        on_progress=lambda table, _size: read.append(table),
+    )
+    one.search([key.encode() for key in (*keys, *years, "files/dead name.png")])
+    assert read.count("public.long") > 5
+    columns = {naming.column for key, naming in one.found.named.items() if b"year" in key}
+    assert columns == {"public.year.a"}
+    assert len(one.found.named) == 502
+    # Whoever stops before the last part has not seen its names.
+    assert one.found.unsearched == ()
+
+
+def test_what_the_time_did_not_suffice_for_is_not_searched(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    connection.execute("CREATE TABLE small (a text); INSERT INTO small VALUES ('x')")
+    one = Elsewhere(Database(database_url), bucket_settings(), ends_at=0.0)
+    one.search([b"files/a name.png"])
+    assert [(each.column, each.why) for each in one.found.unsearched] == [
+        ("public.small.*", OVER_BUDGET)
+    ]
+    elsewhere = Elsewhere(Database("postgresql://127.0.0.1:1/none"), bucket_settings())
+    elsewhere.search([b"files/a name.png"])
+    assert "could not be searched" in str(elsewhere.found.unsearched[0])
+
+
+def test_what_the_project_and_dagster_wrote_themselves_names_nothing(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    key = "files/ours only.png"
+    connection.execute("CREATE TABLE event_logs (dagster_event_type text, event text)")
+    connection.execute("CREATE TABLE runs (run_body text)")
+    connection.execute("INSERT INTO event_logs VALUES (%s, %s)", (key, key))
+    connection.execute("INSERT INTO runs VALUES (%s)", (key,))
+    connection.execute(
+        "INSERT INTO file (state, storage_key) VALUES ('ready', %s)", (f"{key}/original",)
+    )
+    assert named(database_url, [key]) == {}
+    # CONTROL: of tables that only have such a name, every one counts.
+    connection.execute("ALTER TABLE event_logs RENAME dagster_event_type TO kind")
+    assert named(database_url, [key]).keys() == {key}
