@@ -28,6 +28,7 @@ from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.streams import Scratch
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
                 Ticker(context, lambda _facts: None),
                 now=now,
                 ends_at=time.monotonic() + request.max_runtime.total_seconds(),
+                elsewhere=Elsewhere(context.database, storage.bucket),
             )
             found = made.found
             facts = {

@@ -107,11 +107,6 @@ def quoted(chain: str) -> str:
     return text if text.strip(".") else text.replace(".", "%2E")
 
 
-def chains_of(base: str, keys: list[str]) -> set[str]:
-    """The chains that these keys of pins belong to."""
-    found = set()
-    for key in keys:
-        word, slash, _ = key.removeprefix(f"{base}/").partition("/")
-        if slash and key.startswith(f"{base}/"):
-            found.add(unquote(word))
-    return found
+def unquoted(word: str) -> str:
+    """The chain that a word of a key names."""
+    return unquote(word)

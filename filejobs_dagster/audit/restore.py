@@ -1,5 +1,9 @@
 """Acknowledging that a database was restored: the chain goes on, and what was lost stays named.
 
+The database must agree with the newest pin that it still has a seal for, and with everything
+before it. What was appended since the restore may contradict the pins that were lost, which count
+other events under the same numbers: those are left out, and named in the note one by one.
+
 Pins that count more than the database has are never explained away: they keep standing under the
 old incarnation, and the note of the restore says which was the last of them.
 """
@@ -18,16 +22,16 @@ from filejobs_dagster.audit.session import set_writing
 from filejobs_dagster.audit.statement import moment_text, sha256_of
 from filejobs_dagster.audit.tables import RestoreRow
 from filejobs_dagster.audit.verify import CHECKS, Full, examine, judge
+from filejobs_dagster.audit.verify.verdict import TOLD_ALL_THE_SAME
 
 if TYPE_CHECKING:
     from filejobs_dagster.audit.seal import SealPolicy
     from filejobs_dagster.audit.verify import Evidence
+    from filejobs_dagster.audit.verify.verdict import Lost
     from filejobs_dagster.postgres.connect import Connection, Database
 
 RESTORED = "audit.restore"
 """The kind of the event that stands where the chain goes on."""
-
-_OF_AN_OLDER_STATE = frozenset({"PIN_AHEAD_SEAL", "PIN_TAIL", "SEALING_STOPPED"})
 
 
 def acknowledge_restore(
@@ -65,10 +69,10 @@ def acknowledge_restore(
         raise RestoreRefused("SEAL_UNPINNED", "no place for pins is set: nothing can be ahead.")
     with locked(database, chain, RestoreRefused) as lease:
         evidence = examine(database, connection, chain, policy.verify, mode=Full())
-        _must_be_older(evidence)
+        lost = _must_be_older(evidence)
         survived = evidence.seals[-1].seal_no if evidence.seals else 0
         must_be_trusted(policy.verify.trusted, policy.signers, survived + 1, RestoreRefused)
-        row = _row(evidence, actor, reason)
+        row = _row(evidence, lost, actor, reason)
         text = row.statement(evidence.origin).text()
         row = replace(row, note=sign_note(text, policy.signers))
         key = evidence.origin.restore_key(row.incarnation, sha256_of(row.note))
@@ -79,7 +83,8 @@ def acknowledge_restore(
             cursor.execute(
                 "INSERT INTO audit_restore (chain_id, incarnation, survived_seal, survived_size,"
                 " survived_head, lost_seal, lost_size, lost_note, actor, reason, restored_at,"
-                " note) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::timestamptz, %s)",
+                " note, matched_size, matched_head, lost_pins) VALUES (%s, %s, %s, %s, %s, %s, %s,"
+                " %s, %s, %s, %s::timestamptz, %s, %s, %s, %s)",
                 (chain, *vars(row).values()),
             )
             bookkeeping.write_down(cursor, database, chain, row.note, receipt)
@@ -91,45 +96,47 @@ def acknowledge_restore(
     return row
 
 
-def _must_be_older(evidence: Evidence) -> None:
+def _must_be_older(evidence: Evidence) -> Lost:
     result = judge(evidence, CHECKS)
-    if "PIN_AHEAD_SEAL" not in result.codes:
-        if result.codes <= {"SEALING_STOPPED"}:
+    if result.lost is None:
+        if result.codes <= TOLD_ALL_THE_SAME:
             raise RestoreRefused(
                 "NOT_ROLLED_BACK",
                 f"no pin of the chain {evidence.chain!r} is ahead of the database: there is "
                 "nothing to acknowledge, seal as usual.",
             )
         raise RestoreRefused(*code_for(list(result.findings), gap="VERIFY_FAILED"))
-    other = [one for one in result.findings if one.code not in _OF_AN_OLDER_STATE]
-    if other:
-        told = "; ".join(f"{one.code}: {one.message}" for one in other[:5])
+    if result.lost.others:
+        told = "; ".join(f"{one.code}: {one.message}" for one in result.lost.others[:5])
         raise RestoreRefused(
             "VERIFY_FAILED", f"the database is not only older, it does not match: {told}"
         )
+    return result.lost
 
 
-def _row(evidence: Evidence, actor: str, reason: str) -> RestoreRow:
-    pinned, head = evidence.pinned, evidence.head
-    newest = None if pinned is None else pinned.newest_seal(evidence.incarnation)
-    lost = None if newest is None else newest.statement
-    if head is None or newest is None or newest.note is None or lost is None:
+def _row(evidence: Evidence, lost: Lost, actor: str, reason: str) -> RestoreRow:
+    head, newest = evidence.head, lost.pins[-1] if lost.pins else None
+    ahead = evidence.without_lost_pins()[1]
+    if head is None or newest is None or len(lost.pins) < len(ahead):
         raise RestoreRefused(
-            "VERIFY_FAILED", "the newest pin of this incarnation cannot be read, or the chain is "
-            "not there: nothing can be said of what was lost.",
+            "VERIFY_FAILED", "a pin that is ahead cannot be read, or the chain is not there: "
+            "nothing can be said of what was lost.",
         )  # fmt: skip
     return RestoreRow(
         incarnation=head.incarnation + 1,
         survived_seal=evidence.seals[-1].seal_no if evidence.seals else 0,
         survived_size=head.head_seq,
         survived_head=head.head_hash,
-        lost_seal=lost.seal_no,
-        lost_size=lost.size,
-        lost_note=sha256_of(newest.note),
+        lost_seal=newest.seal_no,
+        lost_size=newest.size,
+        lost_note=newest.sha256,
         actor=actor,
         reason=reason,
         restored_at=moment_text(evidence.now),
         note="",
+        matched_size=lost.matched_size,
+        matched_head=lost.matched_head,
+        lost_pins="\n".join(map(str, lost.pins)),
     )
 
 
@@ -138,6 +145,7 @@ def _event(row: RestoreRow) -> dict[str, str]:
         "kind": RESTORED,
         "incarnation": str(row.incarnation),
         "survived_size": str(row.survived_size),
+        "matched_size": str(row.matched_size),
         "lost_size": str(row.lost_size),
         "note_sha256": sha256_of(row.note).hex(),
         "by": row.actor,

@@ -26,6 +26,10 @@ EV_HASH = "EV_HASH"
 EV_LINK = "EV_LINK"
 EV_SEQ = "EV_SEQ"
 EV_TIME = "EV_TIME"
+EV_AHEAD = "EV_AHEAD"
+
+CLOCK = "audit.clock"
+"""The kind of the event by which the append says that the clock went back, and time with it."""
 
 FLAGS = {1: EV_BODY, 2: EV_HASH, 4: EV_LINK, 8: EV_SEQ, 16: EV_TIME}
 """What each bit of an event's flags says is wrong with it."""
@@ -40,7 +44,8 @@ COPY (
                        || body_hash))::int
             + 4 * (prev_hash IS DISTINCT FROM lag(hash, 1, {start_hash}) OVER in_order)::int
             + 8 * (seq <> lag(seq, 1, {start}::bigint) OVER in_order + 1)::int
-            + 16 * coalesce(recorded_at < lag(recorded_at) OVER in_order, false)::int)::int2
+            + 16 * CASE WHEN recorded_at < lag(recorded_at) OVER in_order
+                        THEN (body NOT LIKE {clock_event})::int ELSE 0 END)::int2
       FROM {table}
      WHERE chain_id = {chain} AND seq > {start}::bigint AND seq <= {end}::bigint
     WINDOW in_order AS (ORDER BY seq)
@@ -172,6 +177,7 @@ def _statement(table: sql.Identifier, chain: str, start: Position, end: int) -> 
         start=sql.Literal(start.seq),
         start_hash=_bytes(start.hash),
         end=sql.Literal(end),
+        clock_event=sql.Literal(f'{{"from":"%","kind":"{CLOCK}","to":"%"}}'),
     )
 
 

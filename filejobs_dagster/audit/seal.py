@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.pins import bookkeeping
-from filejobs_dagster.audit.pins.store import PinStoreUnusable
+from filejobs_dagster.audit.pins.store import PinReceipt, PinStoreUnusable
 from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_trusted
 from filejobs_dagster.audit.session import set_writing
 from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of, moment_text
 from filejobs_dagster.audit.tables import SealRow
-from filejobs_dagster.audit.verify import CHECKS, Incremental, VerifyPolicy, examine
+from filejobs_dagster.audit.verify import CHECKS, Sealing, VerifyPolicy, examine
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -168,7 +168,7 @@ def seal_chain(
 
 
 def _look(database: Database, connection: Connection, chain: str, policy: SealPolicy) -> Evidence:
-    evidence = examine(database, connection, chain, policy.verify, mode=Incremental())
+    evidence = examine(database, connection, chain, policy.verify, mode=Sealing())
     findings = [
         finding
         for name in LOOKED_AT
@@ -191,9 +191,13 @@ def _look(database: Database, connection: Connection, chain: str, policy: SealPo
                 f"the database's clock says {evidence.now.isoformat()}, and the newest seal was "
                 f"made at {evidence.seals[-1].sealed_at}: set the clock.",
             )
-    following = len(evidence.seals) + 1
+    following = _following(evidence)
     must_be_trusted(policy.verify.trusted, policy.signers, following, SealRefused)
     return evidence
+
+
+def _following(evidence: Evidence) -> int:
+    return evidence.seals[-1].seal_no + 1 if evidence.seals else 1
 
 
 def _would_seal(evidence: Evidence, policy: SealPolicy) -> Sealed:
@@ -201,7 +205,7 @@ def _would_seal(evidence: Evidence, policy: SealPolicy) -> Sealed:
     size = evidence.last_seq
     return Sealed(
         evidence.chain,
-        len(evidence.seals) + 1,
+        _following(evidence),
         size,
         size - before,
         made=False,
@@ -253,14 +257,29 @@ def _pin_what_is_not(
 ) -> tuple[int, ...]:
     if evidence.pinned is None:
         return ()
-    missing = [
-        seal
-        for seal in evidence.seals
-        if (seal.incarnation, seal.seal_no) not in evidence.pinned.seals
-    ]
-    for seal in missing:
-        _pin(database, connection, policy, evidence, seal)
-    return tuple(seal.seal_no for seal in missing)
+    late: list[int] = []
+    for seal in evidence.seals:
+        key = evidence.origin.seal_key(seal.incarnation, seal.seal_no)
+        if key in evidence.put_pins:
+            # One that was there and is gone is not put again: the trace of it would be lost.
+            continue
+        there = evidence.pinned.versions.get(key)
+        if there is None:
+            if not late:
+                # Nobody knows whether its COMMIT was taken by the standbys that the server waits
+                # for: this one comes later, and is waited for.
+                with database.transaction(connection) as cursor:
+                    cursor.execute(
+                        "SELECT pg_catalog.pg_logical_emit_message(true, 'filejobs/audit', '')"
+                    )
+            _pin(database, connection, policy, evidence, seal)
+            late.append(seal.seal_no)
+        else:
+            # An earlier run ended between the pin and its row.
+            receipt = PinReceipt(key, min(there, key=str), None, was_there=True)
+            with database.transaction(connection) as cursor:
+                bookkeeping.write_down(cursor, database, evidence.chain, seal.note, receipt)
+    return tuple(late)
 
 
 def _pin(

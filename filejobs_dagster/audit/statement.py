@@ -42,6 +42,7 @@ _RESTORE = re.compile(
     r"lost (?P<lost_seal>\d{1,18}) (?P<lost_size>\d{1,18}) (?P<lost_note>[^ \n]+)\n"
     r"at (?P<restored_at>[^ \n]+)\n"
     r"by (?P<actor>[^ \n]+) (?P<reason>[^ \n]+)\n"
+    r"(matched \d{1,18} [^ \n]+\n(lost-pin \d{1,18} \d{1,18} [^ \n]+ [^ \n]+\n)+)?"
 )
 
 
@@ -211,6 +212,40 @@ class TrimFacts:
 
 
 @dataclass(frozen=True)
+class LostPin:
+    """A pinned seal that a restored database does not have.
+
+    Attributes:
+        seal_no: Its number.
+        size: How many events it counts.
+        head: The hash of the newest of them.
+        sha256: Of its note.
+    """
+
+    seal_no: int
+    size: int
+    head: bytes
+    sha256: bytes
+
+    def __str__(self) -> str:
+        """One line of a note, and of `audit_restore.lost_pins`."""
+        return f"{self.seal_no} {self.size} {_encoded(self.head)} {_encoded(self.sha256)}"
+
+    @classmethod
+    def parse(cls, line: str) -> LostPin:
+        """Read what `str` wrote.
+
+        Raises:
+            UnreadableStatement: It is no such line.
+        """
+        try:
+            seal_no, size, head, sha256 = line.split(" ")
+            return cls(int(seal_no), int(size), _decoded(head), _decoded(sha256))
+        except ValueError as error:
+            raise UnreadableStatement("it names no lost pin") from error
+
+
+@dataclass(frozen=True)
 class RestoreStatement:
     """That a database older than its pins was acknowledged, and what was lost by it.
 
@@ -225,6 +260,9 @@ class RestoreStatement:
         restored_at: When it was acknowledged.
         actor: Who did.
         reason: Why, in words.
+        matched: The size and the head that the newest pin names with which the database agrees;
+            None in a note that an earlier version wrote.
+        lost_pins: One line for each pin that was lost, see `LostPin`.
     """
 
     origin: str
@@ -237,15 +275,22 @@ class RestoreStatement:
     restored_at: str
     actor: str
     reason: str
+    matched: tuple[int, bytes] | None = None
+    lost_pins: tuple[LostPin, ...] = ()
 
     def text(self) -> str:
         """The text of the note."""
+        more = ""
+        if self.matched is not None:
+            size, head = self.matched
+            lost = "".join(f"lost-pin {pin}\n" for pin in self.lost_pins)
+            more = f"matched {size} {_encoded(head)}\n{lost}"
         return (
             f"{self.origin}#restore\n"
             f"survived {self.survived_seal} {self.survived_size} {_encoded(self.survived_head)}\n"
             f"lost {self.lost_seal} {self.lost_size} {_encoded(self.lost_note)}\n"
             f"at {self.restored_at}\n"
-            f"by {word(self.actor)} {word(self.reason)}\n"
+            f"by {word(self.actor)} {word(self.reason)}\n{more}"
         )
 
 

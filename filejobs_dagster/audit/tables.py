@@ -12,14 +12,16 @@ from filejobs_dagster.audit.rows import Position, genesis
 from filejobs_dagster.audit.session import table
 from filejobs_dagster.audit.statement import (
     NOTHING_BEFORE,
+    LostPin,
     RestoreStatement,
     SealStatement,
     TrimStatement,
+    UnreadableStatement,
     sha256_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -152,6 +154,17 @@ class RestoreRow:
     reason: str
     restored_at: str
     note: str
+    matched_size: int | None = None
+    matched_head: bytes | None = None
+    lost_pins: str | None = None
+
+    @property
+    def lost(self) -> tuple[LostPin, ...]:
+        """The pins that were lost; none where the text names none."""
+        try:
+            return tuple(map(LostPin.parse, (self.lost_pins or "").splitlines()))
+        except UnreadableStatement:
+            return ()
 
     def statement(self, origin: Origin) -> RestoreStatement:
         """What the note must say if the columns are right."""
@@ -166,6 +179,10 @@ class RestoreRow:
             restored_at=self.restored_at,
             actor=self.actor,
             reason=self.reason,
+            matched=None
+            if self.matched_size is None or self.matched_head is None
+            else (self.matched_size, self.matched_head),
+            lost_pins=self.lost,
         )
 
 
@@ -209,14 +226,17 @@ def chain_names(cursor: psycopg.Cursor[TupleRow], database: Database) -> list[st
     return [str(row[0]) for row in cursor.fetchall()]
 
 
-def read_seals(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> list[SealRow]:
-    """Read the seals of a chain in the order of their numbers."""
+def read_seals(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, first: int = 1
+) -> list[SealRow]:
+    """Read the seals of a chain in the order of their numbers, from one on."""
     cursor.execute(
         sql.SQL(
             "SELECT seal_no, incarnation, size, head_hash, root, frontier, {sealed_at}, prev_seal,"
-            " system_id, timeline, note FROM {table} WHERE chain_id = %s ORDER BY seal_no"
+            " system_id, timeline, note FROM {table} WHERE chain_id = %s AND seal_no >= %s"
+            " ORDER BY seal_no"
         ).format(sealed_at=_time("sealed_at"), table=table(database, "audit_seal")),
-        (chain,),
+        (chain, first),
     )
     return [SealRow(*row) for row in cursor.fetchall()]
 
@@ -249,12 +269,63 @@ def read_restores(
     cursor.execute(
         sql.SQL(
             "SELECT incarnation, survived_seal, survived_size, survived_head, lost_seal,"
-            " lost_size, lost_note, actor, reason, {restored_at}, note"
+            " lost_size, lost_note, actor, reason, {restored_at}, note, matched_size,"
+            " matched_head, lost_pins"
             " FROM {table} WHERE chain_id = %s ORDER BY incarnation"
         ).format(restored_at=_time("restored_at"), table=table(database, "audit_restore")),
         (chain,),
     )
     return [RestoreRow(*row) for row in cursor.fetchall()]
+
+
+def newest_put_seal(
+    cursor: psycopg.Cursor[TupleRow], database: Database, origin: Origin, incarnation: int
+) -> int | None:
+    """The newest seal of an incarnation that was written down as pinned and that is there.
+
+    Not simply the newest row: a row alone would make a new seal pass over the seals before it.
+    """
+    cursor.execute(
+        sql.SQL(
+            "SELECT seal_no, incarnation FROM {} WHERE chain_id = %s AND incarnation = %s"
+            " ORDER BY seal_no DESC LIMIT 100"
+        ).format(table(database, "audit_seal")),
+        (origin.chain, incarnation),
+    )
+    keys = {origin.seal_key(own, number): int(number) for number, own in cursor.fetchall()}
+    cursor.execute(
+        sql.SQL("SELECT object_key FROM {} WHERE chain_id = %s AND object_key = ANY(%s)").format(
+            table(database, "audit_pin")
+        ),
+        (origin.chain, list(keys)),
+    )
+    return max((keys[row[0]] for row in cursor.fetchall()), default=None)
+
+
+def read_put_pins(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str
+) -> dict[str, str | None]:
+    """Read what was ever written down as pinned: each key with the version that was put."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT object_key, version_id FROM {} WHERE chain_id = %s ORDER BY object_key"
+        ).format(table(database, "audit_pin")),
+        (chain,),
+    )
+    return {str(key): version for key, version in cursor.fetchall()}
+
+
+def read_moments(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, numbers: Iterable[int]
+) -> dict[int, str]:
+    """When events were recorded, as notes write it; those that are not there are left out."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT seq, {moment} FROM {table} WHERE chain_id = %s AND seq = ANY(%s::bigint[])"
+        ).format(moment=_time("recorded_at"), table=table(database, "audit_event")),
+        (chain, sorted(numbers)),
+    )
+    return {int(seq): str(moment) for seq, moment in cursor.fetchall()}
 
 
 def read_beginning(cursor: psycopg.Cursor[TupleRow], database: Database, chain: str) -> str | None:

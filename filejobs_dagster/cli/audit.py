@@ -176,9 +176,11 @@ def restore(
     """Acknowledge that the database was restored from a backup, so that its chain goes on.
 
     For ROLLED_BACK alone: the pins count more than the database has, and nothing else is wrong.
-    The whole chain is verified first. A signed note names what survived and what was lost, and is
-    pinned; the chain goes on under the next incarnation. The pins of what was lost stay where they
-    are. It writes: call it once, with the key that seals, when you know that it was a restore.
+    The whole chain is verified first: it must agree with the newest pin that it still has a seal
+    for. What was appended since the restore stays, and may contradict the pins that were lost. A
+    signed note names what matched and every pin that was lost, and is pinned; the chain goes on
+    under the next incarnation. The pins of what was lost stay where they are. It writes: call it
+    once, with the key that seals, when you know that it was a restore.
 
     [bold]Example[/bold]
       filejobs audit restore --reason 'disk lost on 3 May, restored from the backup of 02:00'
@@ -212,9 +214,51 @@ def restore(
         _refuse(str(error), invocation)
     typer.echo(
         f"The chain {chain} goes on as incarnation {row.incarnation}. It has "
-        f"{row.survived_size:,} events; the newest pin counted {row.lost_size:,} (seal "
-        f"{row.lost_seal}). Seal it now."
+        f"{row.survived_size:,} events, of which pins vouch for {row.matched_size:,}; the newest "
+        f"pin counted {row.lost_size:,} (seal {row.lost_seal}). Seal it now."
     )
+    for pin in row.lost:
+        typer.echo(f"lost: the events up to {pin.size}, pinned as {pin.head.hex()}")
+
+
+@app.command()
+def prove(
+    context: typer.Context,
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", min=1, help="Which event.", show_default=False)
+    ],
+    chain: Chain = COLLECTORS_CHAIN,
+) -> None:
+    """Print a proof that one event stands in the chain, for somebody who has only public keys.
+
+    The proof holds the event, the signed note of the first pinned seal that counts it, and the
+    hashes between the two. `filejobs_dagster/audit/offline.py` checks it without the database and
+    without any other file of the project. The role needs SELECT on the tables of the log. Nothing
+    is verified here: that is `filejobs verify`.
+
+    [bold]Examples[/bold]
+      filejobs audit prove 4711 > proof.json
+      python offline.py proof.json --origin acme-production/audit/collectors --key "$KEY"
+
+    [bold]Exit codes[/bold]
+      0   printed
+      1   the event is not there, was trimmed, or no pinned seal counts it
+    """
+    from filejobs_dagster.audit.prove import NothingToProve, prove_event  # noqa: PLC0415
+    from filejobs_dagster.jobs.audit_setup import verify_policy  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+
+    invocation = Invocation.of(context)
+    settings = invocation.require()
+    database = Database.of(settings.database)
+    try:
+        origin = verify_policy(settings).origin_of(chain)
+        with database.connect("audit prove") as connection:
+            text, pin = prove_event(database, connection, origin, number)
+    except NothingToProve as error:
+        _refuse(str(error), invocation)
+    typer.echo(text, nl=False)
+    print_error(f"Whoever checks it fetches the pin by himself: {pin}")
 
 
 @hold.command("set")

@@ -15,7 +15,7 @@ from filejobs_dagster.cli.output import console, print_error, print_json, print_
 from filejobs_dagster.ledger.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from filejobs_dagster.audit.verify import Finding, Mode, Verification, VerifyPolicy
     from filejobs_dagster.jobs.audit import Check
@@ -80,7 +80,8 @@ def verify(
     [bold]Exit codes[/bold]
       0   everything matches, and everything is pinned
       1   everything matches; some events are unprotected, there is a
-          warning, or the settings name no pins or no public key
+          warning, or the settings name no pins or no public key; or, with
+          --incremental, older events were not read
       2   something does not match: `filejobs verify` names code and event, and
           docs/audit.md says what each code means
       3   could not verify: the settings, the database or the pins cannot be
@@ -96,12 +97,12 @@ def verify(
     results = _verified(
         loaded.settings, invocation, chain, incremental=incremental, rolling=rolling
     )
-    code = exit_code_of(results)
+    code = exit_code_of(results, older_unread=incremental)
     if output is Format.JSON:
         print_json(
             {
                 "installation": loaded.settings.installation,
-                "verdict": _WORDS[code],
+                "verdict": _WORDS[code] if not incremental or code == exits.CRITICAL else UNCHANGED,
                 "exit_code": code,
                 "chains": [result.as_json() for result in results],
             }
@@ -118,12 +119,25 @@ _WORDS = {
 }
 
 
-def exit_code_of(results: Sequence[Verification]) -> int:
-    """0 clean, 1 with unprotected events or a warning, 2 with findings."""
+UNCHANGED = "unchanged since the pin, older events not read"
+
+
+def exit_code_of(results: Sequence[Verification], *, older_unread: bool = False) -> int:
+    """0 clean, 1 with unprotected events or a warning, 2 with findings.
+
+    Args:
+        results: Of each chain.
+        older_unread: Whether events that no other run of this kind reads make it 1: a rolling
+            check reads them on another day.
+    """
     if not all(result.clean for result in results):
         return exits.CRITICAL
     unsure = any(
-        result.warnings or result.unprotected or result.pins is None or not result.signatures
+        result.warnings
+        or result.unprotected
+        or result.pins is None
+        or not result.signatures
+        or (older_unread and result.unread)
         for result in results
     )
     return exits.WARNING if unsure else exits.OK
@@ -210,18 +224,26 @@ def _print(results: Sequence[Verification]) -> None:
             f"{result.unprotected:,}",
         )  # fmt: skip
     print_table(out, table)
+    for line in _said(results):
+        out.print(line)
+
+
+def _said(results: Sequence[Verification]) -> Iterator[str]:
     for result in results:
         for finding in result.findings:
-            out.print(_line(result.chain, finding, "FINDING"))
+            yield _line(result.chain, finding, "FINDING")
         for finding in result.warnings:
-            out.print(_line(result.chain, finding, "warning"))
+            yield _line(result.chain, finding, "warning")
     for explanation in dict.fromkeys(result.explanation for result in results):
         chains = [result.chain for result in results if result.explanation == explanation]
-        out.print(f"{', '.join(chains)}: {explanation}")
+        yield f"{', '.join(chains)}: {explanation}"
+    for result in results:
+        for said in result.restores:
+            yield f"{result.chain}: {said}"
     first = results[0]
-    out.print(f"Checked {first.mode}. Pins: {first.pins or 'none'}.")
+    yield f"Checked {first.mode}. Pins: {first.pins or 'none'}."
     if not first.signatures:
-        out.print("Signatures were not checked: the settings name no public key.")
+        yield "Signatures were not checked: the settings name no public key."
 
 
 def _line(chain: str, finding: Finding, word: str) -> str:

@@ -132,7 +132,7 @@ def _place(name: str, settings: Settings, place: PlaceSettings | None) -> Iterat
         return
     try:
         store = store_of(settings, place)
-        store.list(f"{origin_of(settings)}/")
+        store.words(f"{origin_of(settings)}/")
         protects = store.protects
     except (PinStoreUnusable, BucketUnavailable) as error:
         yield failed(check, str(error), "nothing is sealed, trimmed or verified until it answers")

@@ -129,13 +129,13 @@ class AuditVerifySettings(JobSettings):
     check: Annotated[
         Check,
         Run(
-            "full: every event. incremental: those behind the newest pin. rolling: those, and one "
-            "part of the others each day."
+            "full: every event. incremental: those behind the newest pin. rolling: those, and the "
+            "part of the others that was not read for longest."
         ),
     ] = Field(
         default="full",
         description="Which events are computed again: all, those behind the newest pin, or those "
-        "and the part of the day.",
+        "and the part that was not read for longest.",
         examples=["rolling"],
     )
     max_runtime: LongestChain = Field(
@@ -206,8 +206,10 @@ def _verify(run: RunContext, request: VerifyRequest, has: Resources) -> Outcome:
 # SELECT … FOR UPDATE needs UPDATE as well.
 _READS = tuple(
     (table, "SELECT")
-    for table in ("audit_event", "audit_seal", "audit_checkpoint", "audit_restore", "audit_hold")
-)
+    for table in (
+        "audit_event", "audit_seal", "audit_checkpoint", "audit_restore", "audit_hold", "audit_pin",
+    )
+)  # fmt: skip
 
 SEAL = Collector(
     name="audit_seal",
@@ -222,7 +224,6 @@ SEAL = Collector(
     privileges=(
         *_READS,
         ("audit_seal", "INSERT"),
-        ("audit_pin", "SELECT"),
         ("audit_pin", "INSERT"),
     ),
 )
@@ -240,7 +241,6 @@ TRIM = Collector(
         *_READS,
         ("audit_event", "DELETE"),
         ("audit_checkpoint", "INSERT"),
-        ("audit_pin", "SELECT"),
         ("audit_pin", "INSERT"),
     ),
 )

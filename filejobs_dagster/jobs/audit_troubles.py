@@ -31,6 +31,9 @@ KEY_UNUSABLE = "KEY_UNUSABLE"
 NOT_PINNED = "NOT_PINNED"
 PINS_UNUSABLE = "PINS_UNUSABLE"
 NOT_FINISHED = "NOT_FINISHED"
+NOT_READ = "NOT_READ"
+OWN_CODES = (KEY_UNUSABLE, NOT_PINNED, PINS_UNUSABLE, NOT_FINISHED, NOT_READ)
+"""Codes of the jobs, besides those of the library's findings and refusals."""
 
 _OF_ONE_CHAIN = (Refused, Equivocation, NotPinned, PinStoreUnusable)
 

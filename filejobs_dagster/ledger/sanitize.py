@@ -7,6 +7,7 @@ than less. Every expression consumes what it looks at, so that hostile input cos
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass
@@ -116,11 +117,17 @@ def _described(error: BaseException) -> str:
 
 
 def _without_known(text: str, known: Iterable[str]) -> str:
-    spellings = {spelling for value in known for spelling in _spellings(value)}
+    spellings = {spelling for value in known for spelling in _spellings_of(value)}
     # The longest first: a short secret inside a long one would leave the rest of the long one.
     for spelling in sorted(spellings, key=lambda word: (-len(word), word)):
         text = text.replace(spelling, HIDDEN)
     return text
+
+
+# An installation has few secrets and every text is searched for them: half of what a text took.
+@functools.lru_cache(maxsize=64)
+def _spellings_of(value: str) -> tuple[str, ...]:
+    return tuple(_spellings(value))
 
 
 def _spellings(value: str) -> Iterator[str]:

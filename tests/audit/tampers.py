@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.keys import generate
+from filejobs_dagster.audit.statement import moment_text
 from tests.audit.tools import OF_CHAIN, Attack, signed_seal
 from tests.audit.world import DAY
 
@@ -535,20 +536,49 @@ def _(a: Attack) -> None:
     a.pins.markers.add(OF_CHAIN.seal_key(1, 4))
 
 
-@tamper("remove a pin", "", "SEAL_UNPINNED", "SEAL_UNPINNED")
+@tamper("remove a pin", "", "PIN_GONE", "PIN_GONE")
 def _(a: Attack) -> None:
     del a.pins.objects[OF_CHAIN.seal_key(1, 4)]
 
 
-@tamper("remove a trim's pin", "", "CP_UNPINNED", "CP_UNPINNED")
+@tamper("remove a pin, and the row that says it was there", "", "SEAL_UNPINNED", "SEAL_UNPINNED")
+def _(a: Attack) -> None:
+    del a.pins.objects[OF_CHAIN.seal_key(1, 4)]
+    a.run("DELETE FROM audit_pin WHERE object_key LIKE '%/1/seal/000000000004.note'")
+
+
+@tamper("remove a pin, and put the same text anew", "", "PIN_REPLACED", "PIN_REPLACED")
+def _(a: Attack) -> None:
+    a.pins.replaced.add(OF_CHAIN.seal_key(1, 4))
+
+
+@tamper("remove a trim's pin", "", "PIN_GONE", "PIN_GONE")
 def _(a: Attack) -> None:
     del a.pins.objects[next(key for key in a.pins.objects if "a/1/trim/000000000002" in key)]
 
 
-@tamper("a pin that was stored long before its seal", "", "PIN_TIME", "PIN_TIME")
+@tamper("a pin that was stored long before its seal", "", "EV_AHEAD PIN_TIME", "PIN_TIME")
 def _(a: Attack) -> None:
     versions = a.pins.objects[OF_CHAIN.seal_key(1, 5)]
     versions[0] = (versions[0][0] - timedelta(hours=1), versions[0][1])
+
+
+@tamper("date an event that is not sealed yet ahead", "EV_AHEAD", "EV_AHEAD", "EV_AHEAD")
+def _(a: Attack) -> None:
+    a.run("UPDATE audit_event SET recorded_at = now() + interval '1 day'"
+          " WHERE chain_id = 'a' AND seq = 109")  # fmt: skip
+    a.rechain()
+
+
+@tamper("date a seal back before what it counts, with the stolen key, and pin it",
+        "EV_AHEAD", "EV_AHEAD", "")  # fmt: skip
+def _(a: Attack) -> None:
+    row = a.forge_seal(a.world.signer)
+    a.run("DELETE FROM audit_seal WHERE chain_id = 'a' AND seal_no = 6")
+    earlier = moment_text(datetime.now(timezone.utc) - timedelta(hours=1))
+    row = signed_seal(replace(row, sealed_at=earlier), a.world.signer)
+    a.insert_seal(row)
+    a.pin_seal(row)
 
 
 @tamper("nobody seals any more", "SEALING_STOPPED", "SEALING_STOPPED", "SEALING_STOPPED",

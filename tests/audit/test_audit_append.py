@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 import threading
+import uuid
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from filejobs_dagster.audit.append import (
 from tests.postgres.backends import is_waiting, together, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 EPOCH_OF_POSTGRESQL = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
@@ -183,13 +185,103 @@ def test_each_name_has_a_chain_of_its_own(connection: psycopg.Connection) -> Non
     assert hashes == (4,)
 
 
-def test_a_clock_that_went_backwards_is_clamped(connection: psycopg.Connection) -> None:
+def test_a_clock_that_went_back_a_little_is_clamped(connection: psycopg.Connection) -> None:
+    add(connection, {"n": 1})
+    ahead = connection.execute(
+        "UPDATE audit_chain SET head_at = now() + interval '4 minutes' RETURNING head_at"
+    ).fetchone()
+    add(connection, {"n": 2}, {"n": 3})
+    rows = connection.execute(
+        "SELECT DISTINCT recorded_at FROM audit_event WHERE seq > 1"
+    ).fetchall()
+    assert rows == [ahead]
+    assert check_chain(connection) == 3
+
+
+def test_a_clock_that_was_a_year_ahead_does_not_date_what_follows(
+    connection: psycopg.Connection,
+) -> None:
     add(connection, {"n": 1})
     connection.execute("UPDATE audit_chain SET head_at = '2999-01-01Z'")
-    add(connection, {"n": 2}, {"n": 3})
-    rows = connection.execute("SELECT recorded_at FROM audit_event WHERE seq > 1").fetchall()
-    assert {row[0] for row in rows} == {datetime(2999, 1, 1, tzinfo=timezone.utc)}
-    assert check_chain(connection) == 3
+    assert add(connection, {"n": 2}, {"n": 3}) == (3, 4)
+    bodies = connection.execute(
+        "SELECT body, recorded_at < now() + interval '1 minute' FROM audit_event ORDER BY seq"
+    ).fetchall()
+    assert all(in_time for _, in_time in bodies)
+    assert [body for body, _ in bodies][2:] == ['{"n":2}', '{"n":3}']
+    said = json.loads(bodies[1][0])
+    assert (said["kind"], said["from"]) == ("audit.clock", "2999-01-01T00:00:00.000000Z")
+    assert canonical(said) == bodies[1][0]
+    assert check_chain(connection) == 4
+
+
+@pytest.fixture
+def writers(connection: psycopg.Connection) -> Iterator[list[str]]:
+    """A group of an application, two of its members, and a stranger; they may call audit_record."""
+    roles = [f"writer_{uuid.uuid4().hex}" for _ in range(4)]
+    group, web, worker, _ = roles
+    for role in roles:
+        connection.execute(f"CREATE ROLE {role}; GRANT EXECUTE ON FUNCTION "
+                           f"audit_record(text, text[]) TO {role}".encode())  # fmt: skip
+    connection.execute(f"GRANT {group} TO {web}, {worker}".encode())
+    yield roles
+    connection.execute("RESET ROLE")
+    for role in roles:
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def record(connection: psycopg.Connection, role: str, chain: str = "app") -> Any:
+    with connection.transaction():
+        connection.execute(f"SET LOCAL ROLE {role}".encode())
+        return connection.execute(
+            'SELECT * FROM audit_record(%s, ARRAY[\'{"kind":"x"}\'])', (chain,)
+        ).fetchone()
+
+
+def test_a_chain_belongs_to_the_role_that_began_it_and_to_its_members(
+    connection: psycopg.Connection, writers: list[str]
+) -> None:
+    group, web, worker, stranger = writers
+    assert record(connection, group) == (1, 1)
+    assert record(connection, web) == (2, 2)
+    assert record(connection, worker) == (3, 3)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="is not one of the role"):
+        record(connection, stranger)
+    assert record(connection, worker, "workers") == (1, 1)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        record(connection, web, "workers")
+    # One of an earlier version has no writer until the owner names it.
+    add(connection, {"n": 1}, chain="old")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="is not one of the role"):
+        record(connection, web, "old")
+    connection.execute("UPDATE audit_chain SET writer = %s WHERE chain_id = 'old'", (group,))
+    assert record(connection, web, "old") == (2, 2)
+    assert check_chain(connection, "app") == 3
+    assert check_chain(connection, "old") == 2
+
+
+def test_tables_of_the_caller_are_not_met_by_a_function_that_runs_as_the_owner(
+    connection: psycopg.Connection, writers: list[str]
+) -> None:
+    """A decoy with a trigger would run as the owner: the way in through a careless definer."""
+    role = writers[0]
+    with connection.transaction():
+        connection.execute(f"SET LOCAL ROLE {role}".encode())
+        connection.execute("CREATE TEMPORARY TABLE audit_chain (chain_id text)")
+        connection.execute("SET LOCAL search_path = pg_temp")
+        connection.execute("SELECT public.audit_record('app', ARRAY['{\"kind\":\"x\"}'])")
+        assert connection.execute("SELECT count(*) FROM pg_temp.audit_chain").fetchone() == (0,)
+        connection.execute("DROP TABLE pg_temp.audit_chain")
+    assert check_chain(connection, "app") == 1
+
+
+@pytest.mark.parametrize("body", ["[]", '"x"', "{}", '{"kind":1}', '{"kind":null}', "null", None])
+def test_an_event_of_an_application_says_what_happened(
+    connection: psycopg.Connection, body: str | None
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        connection.execute("SELECT audit_record('app', ARRAY[%s])", (body,))
+    assert connection.execute("SELECT count(*) FROM audit_chain").fetchone() == (0,)
 
 
 def test_a_rollback_leaves_no_gap(connection: psycopg.Connection) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from filejobs_dagster.audit.origin import Origin, chains_of
+from filejobs_dagster.audit.origin import Origin, unquoted
 from filejobs_dagster.audit.pins.folder import FolderPins
 from filejobs_dagster.audit.pins.read import read_pins
 from filejobs_dagster.audit.pins.s3 import S3Pins
@@ -66,6 +66,19 @@ def test_the_first_text_stays_and_the_same_one_again_is_a_success(store: PinStor
     assert (entry.key, entry.marker) == (KEY, False)
     assert store.get(entry).content == b"one\n"
     assert store.list("files.example/audit/b/") == []
+
+
+def test_only_what_stands_behind_a_key_is_listed_and_chains_are_asked_for_by_themselves(
+    store: PinStore,
+) -> None:
+    keys = [Origin("files.example/audit", "a").seal_key(1, number) for number in range(1, 5)]
+    for key in (*keys, KEY.replace("/a/", "/b%2Fc/")):
+        store.put_once(key, b"x\n", retain_until=None)
+    behind = store.list_after("files.example/audit/a/1/seal/", keys[1])
+    assert [entry.key for entry in behind] == keys[2:]
+    assert store.list_after("files.example/audit/a/1/seal/", keys[3]) == []
+    assert store.words("files.example/audit/") == {"a", "b%2Fc"}
+    assert store.words("files.example/other/") == set()
 
 
 def test_another_text_at_the_same_place_is_equivocation(store: PinStore) -> None:
@@ -200,7 +213,7 @@ def test_names_of_chains_become_single_words_and_come_back() -> None:
         key = origin.seal_key(1, 7)
         assert key.count("/") == "x/x/x/1/seal/7".count("/")
         assert "\n" not in key
-        assert chains_of("files.example/audit", [key]) == {chain}
+        assert unquoted(key.removeprefix("files.example/audit/").split("/")[0]) == chain
         name = origin.read_key(key)
         assert name is not None
         assert (name.kind, name.incarnation, name.number) == ("seal", 1, 7)

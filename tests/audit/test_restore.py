@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,18 +11,23 @@ import psycopg
 import pytest
 
 from filejobs_dagster.audit.keys import generate
+from filejobs_dagster.audit.origin import Origin
+from filejobs_dagster.audit.pins.read import read_pins
 from filejobs_dagster.audit.refused import RestoreRefused, SealRefused, TrimRefused
 from filejobs_dagster.audit.restore import acknowledge_restore
 from filejobs_dagster.audit.verify import CHECKS, Full, Incremental, Rolling, examine, judge
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.audit.test_seal import forced
-from tests.audit.world import MemoryPins, World
+from tests.audit.world import ORIGIN, MemoryPins, World
+from tests.door.test_restored import tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from filejobs_dagster.audit.seal import SealPolicy
+    from filejobs_dagster.audit.statement import SealStatement
     from filejobs_dagster.audit.tables import RestoreRow
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 
@@ -145,6 +151,101 @@ def test_an_acknowledged_restore_goes_on_under_the_next_incarnation(restored: Wo
         acknowledge(restored)
 
 
+@pytest.fixture
+def went_on(
+    empty_world: World,
+    postgres_server: EmbeddedPostgres,
+    separate_postgres_server: EmbeddedPostgres,
+    tmp_path: Path,
+) -> Iterator[World]:
+    """Pins at 13, 19 and 23; another server with a dump of 13, and six events appended there."""
+    world = empty_world
+    world.append(13)
+    world.seal()
+    dump = tmp_path / "backup"
+    tool(postgres_server, "pg_dump", "--format=custom", f"--file={dump}", world.database.url)
+    for more in (6, 4):
+        world.append(more)
+        world.seal()
+    assert [pin.size for pin in pinned(world)] == [13, 19, 23]
+    url = separate_postgres_server.create_database(f"restored_{uuid.uuid4().hex}")
+    tool(separate_postgres_server, "pg_restore", f"--dbname={url}", str(dump))
+    database = Database(url)
+    with database.connect("tests") as connection:
+        restored = replace(world, database=database, connection=connection)
+        restored.append(6, more="of the restored one")
+        yield restored
+
+
+def pinned(world: World) -> list[SealStatement]:
+    found = read_pins(world.pins, Origin(ORIGIN, "a")).seals
+    return [one for _, pin in sorted(found.items()) if (one := pin.statement) is not None]
+
+
+def test_events_that_were_appended_since_do_not_close_the_way_back(went_on: World) -> None:
+    _, second, third = pinned(went_on)
+    found = went_on.verify()
+    assert found.codes == {"PIN_AHEAD_SEAL", "PIN_HEAD", "PIN_ROOT", "PIN_TAIL"}
+    assert found.verdict == "rolled back"
+    assert found.lost is not None
+    assert found.lost.as_json() == {
+        "matched_to": 13, "matched_seal": 1, "matched_hash": pinned(went_on)[0].head.hex(),
+        "lost_from": 14, "lost_to": 23,
+        "pins": [{"seal": 2, "event": 19, "hash": second.head.hex()},
+                 {"seal": 3, "event": 23, "hash": third.head.hex()}],
+    }  # fmt: skip
+    assert "The events 14 to 23 that were pinned are not here" in found.explanation
+    with pytest.raises(SealRefused, match=r"ROLLED_BACK: .*filejobs audit restore"):
+        went_on.seal()
+
+    row = acknowledge(went_on)
+    assert (row.incarnation, row.survived_seal, row.survived_size, row.matched_size) == (
+        2, 1, 19, 13,
+    )  # fmt: skip
+    assert [(pin.seal_no, pin.size, pin.head) for pin in row.lost] == [
+        (2, 19, second.head), (3, 23, third.head),
+    ]  # fmt: skip
+    [note] = read_pins(went_on.pins, Origin(ORIGIN, "a")).restores.values()
+    assert note.note == row.note
+    assert "lost-pin 3 23 " in row.note
+
+    result = went_on.verify()
+    assert result.clean
+    assert (result.pinned_to, result.unprotected) == (13, 7)
+    [said] = result.restores
+    for part in (
+        "operator declared a restore (disk lost", "Up to event 13 the pins of before agree",
+        "The events 14 to 23 of before are lost", f"19 as {second.head.hex()}",
+        "The events 14 to 19 that stand there now are others",
+    ):  # fmt: skip
+        assert part in said
+    assert went_on.seal().note.startswith("files.example/audit/a@2\n20\n")
+    went_on.append(2)
+    went_on.seal()
+    for mode in (Full(), Incremental(), Rolling(2, 0), Rolling(2, 1)):
+        assert went_on.verify(mode=mode).clean
+    # The note goes on to be held against the pins and the events that it names.
+    forced(went_on, "UPDATE audit_restore SET matched_size = 12")
+    assert went_on.verify().codes == {"RESTORE"}
+
+
+def test_control_what_does_not_match_the_newest_pin_that_is_left_is_not_excused(
+    went_on: World,
+) -> None:
+    forced(went_on, "UPDATE audit_event SET body = '{}' WHERE seq = 7")
+    assert went_on.verify().verdict == "does not match"
+    with pytest.raises(RestoreRefused, match="does not match: EV_BODY"):
+        acknowledge(went_on)
+
+
+def test_a_pin_that_is_gone_for_good_does_not_close_the_way_back(went_on: World) -> None:
+    del went_on.pins.objects[f"{ORIGIN}/a/1/seal/000000000001.note"]
+    with pytest.raises(SealRefused, match="ROLLED_BACK"):
+        went_on.seal()
+    assert acknowledge(went_on).matched_size == 0
+    assert went_on.verify().codes == {"PIN_GONE"}
+
+
 def test_an_acknowledged_restore_has_time_until_its_first_seal(restored: World) -> None:
     acknowledge(restored)
     policy = replace(restored.verify_policy, seal_max_age=timedelta(hours=1))
@@ -162,7 +263,7 @@ def test_a_restore_that_nobody_signed_or_pinned_is_found(restored: World) -> Non
     [key] = [one for one in pins.objects if "restore" in one]
     del pins.objects[key]
     policy = replace(restored.verify_policy, pins=pins)
-    assert restored.verify(policy=policy).codes == {"RESTORE"}
+    assert restored.verify(policy=policy).codes == {"RESTORE", "PIN_GONE"}
     forced(restored, "UPDATE audit_restore SET lost_size = 100")
     assert restored.verify().codes == {"RESTORE"}
     forced(restored, "DELETE FROM audit_restore")

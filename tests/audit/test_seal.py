@@ -14,15 +14,16 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.chains import chain_lock
 from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
 from filejobs_dagster.audit.note import text_of
-from filejobs_dagster.audit.pins.store import Equivocation, PinStoreUnusable
+from filejobs_dagster.audit.pins.store import Equivocation, PinContent, PinStoreUnusable
 from filejobs_dagster.audit.refused import SealRefused
 from filejobs_dagster.audit.seal import NotPinned, SealPolicy, seal_chain
 from filejobs_dagster.audit.statement import SealStatement
-from filejobs_dagster.audit.verify import VerifyPolicy, known_chains
+from filejobs_dagster.audit.verify import Incremental, VerifyPolicy, known_chains
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.world import DAY, ORIGIN, MemoryPins, World
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from filejobs_dagster.audit.pins.store import PinEntry, PinReceipt
@@ -243,11 +244,109 @@ def test_a_place_of_pins_that_was_emptied_is_read_once_more(own_world: World) ->
     full = own_world.pins
     own_world.pins = MemoryPins()
     result = own_world.verify()
-    assert result.codes == {"SEAL_UNPINNED"}
+    assert result.codes == {"PIN_GONE"}
     assert result.findings[0].count == 29
     assert (result.pinned_to, result.unprotected) == (0, 100)
     own_world.pins = full
     assert own_world.verify().clean
+
+
+def test_a_pin_that_is_gone_is_a_finding_for_good_and_nobody_puts_it_again(
+    own_world: World,
+) -> None:
+    key = f"{ORIGIN}/a/1/seal/000000000003.note"
+    content = own_world.pins.objects.pop(key)
+    assert own_world.verify().codes == {"PIN_GONE"}
+    for _ in range(2):
+        own_world.append(1)
+        assert own_world.seal().pinned_late == ()
+        assert key not in own_world.pins.objects
+        assert own_world.verify().codes == {"PIN_GONE"}
+        assert own_world.verify(mode=Incremental()).codes == {"PIN_GONE"}
+    # What somebody puts himself, with the very text, is not the version that was put.
+    own_world.pins.objects[key] = content
+    own_world.pins.replaced.add(key)
+    assert own_world.verify().codes == {"PIN_REPLACED"}
+    # CONTROL: nothing but its row tells.
+    forced(own_world, "DELETE FROM audit_pin WHERE object_key LIKE '%000000000003.note'")
+    assert own_world.verify().clean
+
+
+def test_events_under_a_clock_that_jumped_are_a_finding_and_stop_nothing(
+    own_world: World,
+) -> None:
+    own_world.append_in_the_past(2, -365 * DAY)
+    assert own_world.verify().codes == {"EV_AHEAD"}
+    own_world.append(3)
+    result = own_world.verify()
+    assert result.codes == {"EV_AHEAD"}, "that the clock went back is written down, and no finding"
+    assert [(one.seq, one.count) for one in result.findings] == [(102, 1)]
+    assert own_world.seal().size == 106
+    own_world.append(1)
+    assert own_world.seal().size == 107
+    assert "Event 102 was recorded at" in own_world.verify().findings[0].message
+    # CONTROL: the same step back without the event that says so.
+    forced(own_world, "UPDATE audit_event SET body = '{}' WHERE seq = 103")
+    assert "EV_TIME" in own_world.verify().codes
+
+
+def test_an_event_that_is_dated_ahead_keeps_what_is_behind_it_and_not_what_is_before(
+    own_world: World,
+) -> None:
+    own_world.append_in_the_past(2, -365 * DAY)
+    own_world.append(3)
+    own_world.seal()
+    assert [batch.to_seq for batch in own_world.trim().batches] == [50]
+
+
+def test_a_seal_lists_the_newest_pins_only(own_world: World) -> None:
+    """What a seal asks of the place does not grow with the age of the chain."""
+    asked: list[str] = []
+
+    class Counting(MemoryPins):
+        def list_after(self, prefix: str, key: str) -> Sequence[PinEntry]:
+            found = super().list_after(prefix, key)
+            asked.extend(entry.key for entry in found)
+            return found
+
+        def get(self, entry: PinEntry) -> PinContent:
+            read.append(entry.key)
+            return super().get(entry)
+
+    read: list[str] = []
+    own_world.pins = Counting(own_world.pins.objects)
+    own_world.append(1)
+    assert own_world.seal().seal_no == 5
+    assert [key[-6] for key in asked] == ["4"]
+    assert [key[-6] for key in read] == ["4"]
+    # CONTROL: a verification reads them all.
+    assert own_world.verify().clean
+    assert {key[-6] for key in read} == set("12345")
+
+
+def test_a_row_without_its_seal_does_not_make_a_seal_pass_over_others(own_world: World) -> None:
+    forced(
+        own_world,
+        "INSERT INTO audit_pin (object_key, chain_id, sha256) VALUES"
+        " ('files.example/audit/a/1/seal/000000000009.note', 'a', '')",
+    )
+    own_world.append(1)
+    assert own_world.seal().seal_no == 5
+    assert own_world.verify().codes == {"PIN_GONE"}
+
+
+def test_the_row_of_a_pin_stays(own_world: World) -> None:
+    for change in ("UPDATE audit_pin SET sha256 = ''", "DELETE FROM audit_pin"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"):
+            own_world.connection.execute(change.encode())
+
+
+def test_a_pin_whose_row_was_not_written_gets_it_from_the_next_seal(own_world: World) -> None:
+    forced(own_world, "DELETE FROM audit_pin WHERE object_key LIKE '%000000000004.note'")
+    assert own_world.verify().clean
+    assert own_world.seal().pinned_late == ()
+    del own_world.pins.objects[f"{ORIGIN}/a/1/seal/000000000004.note"]
+    assert own_world.verify().codes == {"PIN_GONE"}
 
 
 def test_a_place_of_pins_that_is_away_gives_no_verdict(own_world: World) -> None:

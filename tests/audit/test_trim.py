@@ -176,7 +176,7 @@ def test_damage_inside_or_behind_the_cut_refuses(own_world: World) -> None:
 
 def test_a_seal_without_its_pin_refuses(own_world: World) -> None:
     del own_world.pins.objects[f"{ORIGIN}/a/1/seal/000000000002.note"]
-    assert "Seal 2" in str(refuse(own_world, "VERIFY_FAILED"))
+    assert "seal/000000000002" in str(refuse(own_world, "VERIFY_FAILED"))
 
 
 def test_a_missing_last_seal_is_an_older_database(own_world: World) -> None:

@@ -17,6 +17,8 @@ from filejobs_dagster.audit.trim import Trimmed, TrimPolicy, trim_chain
 from filejobs_dagster.audit.verify import Full, Mode, Verification, VerifyPolicy, verify_chain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import psycopg
 
     from filejobs_dagster.postgres.connect import Connection, Database
@@ -56,16 +58,17 @@ class MemoryPins:
     protects: bool = False
     skew: timedelta = timedelta()
     description: str = "memory"
+    replaced: set[str] = field(default_factory=set)
 
     def put_once(self, key: str, content: bytes, *, retain_until: datetime | None) -> PinReceipt:
         there = self.objects.setdefault(key, [(datetime.now(timezone.utc), content)])
         if there[0][1] != content:
             raise Equivocation(key, self.description)
-        return PinReceipt(key, "1", retain_until, was_there=False)
+        return PinReceipt(key, "0", retain_until, was_there=False)
 
     def list(self, prefix: str) -> list[PinEntry]:
         found = [
-            PinEntry(key, str(number), moment)
+            PinEntry(key, f"{number}{' anew' if key in self.replaced else ''}", moment)
             for key, versions in list(self.objects.items())
             for number, (moment, _) in enumerate(versions)
         ]
@@ -74,15 +77,25 @@ class MemoryPins:
             (entry for entry in found if entry.key.startswith(prefix)), key=lambda one: one.key
         )
 
+    def list_after(self, prefix: str, key: str) -> Sequence[PinEntry]:
+        return [entry for entry in self.list(prefix) if entry.key > key]
+
+    def words(self, prefix: str) -> set[str]:
+        return {entry.key.removeprefix(prefix).split("/")[0] for entry in self.list(prefix)}
+
     def get(self, entry: PinEntry) -> PinContent:
-        content = self.objects[entry.key][int(entry.version or 0)][1]
+        content = self.objects[entry.key][int((entry.version or "0").split()[0])][1]
         return PinContent(content, self.locked_until)
 
     def now(self) -> datetime | None:
         return datetime.now(timezone.utc) + self.skew
 
     def copy(self) -> MemoryPins:
-        return MemoryPins({key: list(one) for key, one in self.objects.items()}, set(self.markers))
+        return MemoryPins(
+            {key: list(one) for key, one in self.objects.items()},
+            set(self.markers),
+            replaced=set(self.replaced),
+        )
 
 
 @dataclass

@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text, read_signer
 from filejobs_dagster.audit.note import read_verifier_key
+from filejobs_dagster.audit.offline import check
 from filejobs_dagster.audit.seal import seal_chain
 from filejobs_dagster.jobs.audit_setup import seal_policy
 from filejobs_dagster.postgres.connect import Database
@@ -124,8 +125,12 @@ class TestVerify:
         assert "FINDING collectors: EV_BODY at event 3: " in said.stdout
         assert desk.call("verify", "--rolling", "1").exit_code == 2
         incremental = desk.call("verify", "--incremental", "--format", "json")
-        assert incremental.exit_code == 0, "below the pin it does not look: the documented miss"
-        assert json.loads(incremental.stdout)["chains"][0]["mode"] == "incremental"
+        assert incremental.exit_code == 1, "below the pin it does not look: the documented miss"
+        document = json.loads(incremental.stdout)
+        assert document["verdict"] == "unchanged since the pin, older events not read"
+        assert document["chains"][0]["mode"] == "incremental"
+        assert document["chains"][0]["unread"] == 4
+        assert "4 older event(s) up to 4 were not read" in document["chains"][0]["explanation"]
 
     def test_a_trigger_of_the_log_that_is_off_exits_with_2_and_is_named(self, desk: Desk) -> None:
         seal(desk)
@@ -267,6 +272,22 @@ class TestKeygen:
         assert "neither white space nor +" in said.stderr
 
 
+class TestProve:
+    def test_the_proof_of_an_event_is_printed_and_holds(self, desk: Desk) -> None:
+        said = desk.call("audit", "prove", "2")
+        assert said.exit_code == 1
+        assert "no pinned seal" in said.stderr
+        seal(desk)
+        said = desk.call("audit", "prove", "2")
+        assert said.exit_code == 0, said.output
+        installation = desk.document["installation"]
+        origin = f"{installation}/audit/collectors"
+        proof = json.loads(said.stdout)
+        assert proof["note"].startswith(f"{origin}\n")
+        found = check(said.stdout, origin=origin, keys=[str(SIGNER.verifier)])
+        assert json.loads(found["body"]) == EVENTS[1]
+
+
 class TestRestore:
     def test_a_restored_database_goes_on_with_a_reason(self, desk: Desk) -> None:
         seal(desk)
@@ -282,7 +303,8 @@ class TestRestore:
         assert desk.call("verify").exit_code == 2
         said = desk.call("audit", "restore", "--reason", "the backup of 02:00")
         assert said.exit_code == 0, said.output
-        assert "goes on as incarnation 2. It has 4 events; the newest pin counted 5" in said.stdout
+        assert "incarnation 2. It has 4 events, of which pins vouch for 4" in said.stdout
+        assert "the newest pin counted 5" in said.stdout
         seal(desk)
         said = desk.call("verify")
         assert said.exit_code == 0, said.output

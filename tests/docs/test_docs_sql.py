@@ -26,6 +26,39 @@ ROLES = ("filejobs_owner", "filejobs_collector", "application")
 
 FIRST_DAY = "first-day.md"
 
+_BODY = """'{"kind":"file.shared"}'"""
+
+EVERYTHING_BUT_APPENDING = (
+    *(
+        f"{verb} {table}"
+        for table in (
+            "audit_event", "audit_chain", "audit_seal", "audit_checkpoint", "audit_restore",
+            "audit_hold", "audit_pin",
+        )
+        for verb in ("SELECT FROM", "TRUNCATE", "DELETE FROM")
+    ),
+    "INSERT INTO audit_event SELECT 'collectors', 2, now(), '{}', ''::bytea, ''::bytea, '', 1",
+    "INSERT INTO audit_event SELECT 'application', 2, now(), '{}', ''::bytea, ''::bytea, '', 1",
+    "INSERT INTO audit_chain SELECT 'other', '', 0, '', now()",
+    "UPDATE audit_chain SET head_seq = 2",
+    "UPDATE audit_chain SET writer = 'application' WHERE chain_id = 'collectors'",
+    f"SELECT audit_append_many('application', ARRAY[{_BODY}])",
+    f"SELECT audit_append_many('collectors', ARRAY[{_BODY}])",
+    f"SELECT audit_record('collectors', ARRAY[{_BODY}])",
+    f"SELECT audit_record(NULL, ARRAY[{_BODY}])",
+    *(
+        f"SELECT audit_record('application', ARRAY['{{\"kind\":\"{kind}\"}}'])"
+        for kind in (
+            "audit.trim", "audit.hold.set", "audit.clock", "objects.delete.result", "run.ended",
+            "upload.cleaned", "deleted_file.collected", "\\u0061udit.trim",
+        )
+    ),
+    "ALTER TABLE audit_event DISABLE TRIGGER ALL",
+    "ALTER FUNCTION audit_record(text, text[]) SECURITY INVOKER",
+    "CREATE FUNCTION convert_to(text, name) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'",
+    "SET session_replication_role = replica",
+)  # fmt: skip
+
 
 def _run(connection: psycopg.Connection[Any], text: str) -> list[tuple[Any, ...]]:
     cursor = connection.execute(text.encode())
@@ -94,6 +127,8 @@ def test_the_first_day_gives_each_role_what_it_needs_and_no_more(fresh_roles: st
         for refused in (
             "INSERT INTO filejobs.file (storage_key) VALUES ('files/1')",
             "SELECT FROM filejobs.audit_event",
+            "INSERT INTO filejobs.audit_event SELECT",
+            "UPDATE filejobs.audit_chain SET head_seq = 9",
             "TRUNCATE filejobs.file",
             "CREATE TABLE filejobs.other (id integer)",
             "DROP TABLE filejobs.file",
@@ -117,6 +152,15 @@ def test_the_first_day_gives_each_role_what_it_needs_and_no_more(fresh_roles: st
         assert uploads.remove_attachment(attachment)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("DELETE FROM upload")
+        appended = _run(connection, _sql("audit.md", "audit_record("))
+        assert appended == [(1, 1)]
+        for refused in EVERYTHING_BUT_APPENDING:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(refused.encode())
+    with psycopg.connect(collector, autocommit=True) as connection:
+        connection.execute("SET search_path = filejobs")
+        heads = _run(connection, "SELECT chain_id, writer, head_seq FROM audit_chain ORDER BY 1")
+        assert heads == [("application", "application", 1), ("collectors", None, 1)]
 
 
 # Settings -------------------------------------------------------------------------------------

@@ -174,7 +174,6 @@ class TestPrivileges:
                 sql.Identifier(str(name))
             )
         )
-        connection.execute("REVOKE EXECUTE ON FUNCTION audit_append_many FROM PUBLIC")
         monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
         finding = patient.one("privileges")
         assert finding.verdict == "failed"

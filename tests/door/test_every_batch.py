@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.collector import Resources
-from filejobs_dagster.door import belonging, clocks
+from filejobs_dagster.door import clocks, watch
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
@@ -142,12 +142,12 @@ def promoted(
 ) -> Iterator[None]:
     """The settings' address leads to another server by now."""
     with monkeypatch.context() as patch:
-        seen = belonging.Watch._fresh
+        seen = watch.Watch._fresh
 
-        def another(self: belonging.Watch, good_for: float) -> Any:
+        def another(self: watch.Watch, good_for: float) -> Any:
             return replace(seen(self, good_for), timeline=99)
 
-        patch.setattr(belonging.Watch, "_fresh", another)
+        patch.setattr(watch.Watch, "_fresh", another)
         yield
 
 

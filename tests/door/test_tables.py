@@ -113,7 +113,7 @@ ALTER TABLE job_run ALTER acted SET DEFAULT NULL;
 CREATE UNIQUE INDEX operators_own ON file (tenant, id);
 CREATE RULE operators_own AS ON INSERT TO file DO ALSO NOTHING;
 CREATE TABLE of_the_operator (file uuid REFERENCES file);
-ALTER FUNCTION audit_append_many(text, text[]) SECURITY DEFINER;
+ALTER FUNCTION complete_upload(uuid, boolean, bigint) SECURITY DEFINER;
 """
 
 

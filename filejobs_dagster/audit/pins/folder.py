@@ -16,6 +16,7 @@ from filejobs_dagster.audit.pins.store import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 _UNFINISHED = ".unfinished-"
@@ -79,6 +80,15 @@ class FolderPins:
         except OSError as error:
             raise self._unusable(error) from error
         return sorted(found, key=lambda entry: entry.key)
+
+    def list_after(self, prefix: str, key: str) -> Sequence[PinEntry]:
+        """As `list`, without what does not stand behind the key."""
+        return [entry for entry in self.list(prefix) if entry.key > key]
+
+    def words(self, prefix: str) -> set[str]:
+        """The folders below a prefix."""
+        rests = (entry.key.removeprefix(prefix).partition("/") for entry in self.list(prefix))
+        return {word for word, slash, _ in rests if slash}
 
     def get(self, entry: PinEntry) -> PinContent:
         """Read one file.

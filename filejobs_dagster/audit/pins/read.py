@@ -63,12 +63,14 @@ class PinnedChain:
         trims: By incarnation, number, and the hash of the note.
         restores: By incarnation and the hash of the note.
         markers: Keys that have a delete marker.
+        versions: Which versions of each key are there; None where the place keeps none.
     """
 
     seals: dict[tuple[int, int], Pinned] = field(default_factory=dict)
     trims: dict[tuple[int, int, str], Pinned] = field(default_factory=dict)
     restores: dict[tuple[int, str], Pinned] = field(default_factory=dict)
     markers: list[str] = field(default_factory=list)
+    versions: dict[str, set[str | None]] = field(default_factory=dict)
 
     @property
     def incarnation(self) -> int:
@@ -83,6 +85,12 @@ class PinnedChain:
         """The pinned seal with the highest number of an incarnation."""
         numbers = [number for own, number in self.seals if own == incarnation]
         return self.seals[incarnation, max(numbers)] if numbers else None
+
+    def take(self, other: PinnedChain) -> None:
+        """Take in what a later look has found."""
+        for pinned in (*other.seals.values(), *other.trims.values(), *other.restores.values()):
+            self.put(pinned)
+        self.versions.update(other.versions)
 
     def put(self, pinned: Pinned) -> None:
         """Take one pin in."""
@@ -101,6 +109,7 @@ def read_pins(
     wanted: Callable[[PinName], bool] = lambda _: True,
     *,
     under: str | None = None,
+    after: str | None = None,
 ) -> PinnedChain:
     """List a chain's pins, and read those that are wanted.
 
@@ -109,19 +118,22 @@ def read_pins(
         origin: Which chain.
         wanted: Whether a pin's content matters; the others are only listed.
         under: List below this key only.
+        after: List what stands behind this key only.
 
     Raises:
         PinStoreUnusable: The listing, or a pin, could not be read.
     """
     found = PinnedChain()
     versions: dict[str, list[PinEntry]] = {}
-    for entry in store.list(under or origin.prefix):
+    below = under or origin.prefix
+    for entry in store.list(below) if after is None else store.list_after(below, after):
         if origin.read_key(entry.key) is None:
             continue
         if entry.marker:
             found.markers.append(entry.key)
         else:
             versions.setdefault(entry.key, []).append(entry)
+            found.versions.setdefault(entry.key, set()).add(entry.version)
     for pinned in _read_all(store, origin, versions, wanted):
         found.put(pinned)
     return found

@@ -21,6 +21,8 @@ from filejobs_dagster.objects.client import timestamp
 from filejobs_dagster.objects.errors import described, status_of
 
 if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Sequence
     from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
@@ -129,10 +131,42 @@ class S3Pins:
         Raises:
             PinStoreUnusable: The listing did not come to its end.
         """
-        found: list[PinEntry] = []
+        return self._entries(Prefix=self._prefix + prefix)
+
+    def list_after(self, prefix: str, key: str) -> Sequence[PinEntry]:
+        """List what stands behind a key only: as many requests as that needs.
+
+        Raises:
+            PinStoreUnusable: The listing did not come to its end.
+        """
+        listed = self._entries(Prefix=self._prefix + prefix, KeyMarker=self._prefix + key)
+        return [entry for entry in listed if entry.key > key]
+
+    def words(self, prefix: str) -> set[str]:
+        """Ask the server for the words below a prefix; it passes over the keys itself.
+
+        Raises:
+            PinStoreUnusable: The listing did not come to its end.
+        """
+        found: set[str] = set()
+        whole = self._prefix + prefix
+        try:
+            for page in self._client.get_paginator("list_object_versions").paginate(
+                Bucket=self._bucket, Prefix=whole, Delimiter="/"
+            ):
+                found |= {
+                    one["Prefix"].removeprefix(whole).rstrip("/")
+                    for one in page.get("CommonPrefixes", [])
+                }
+        except (ClientError, BotoCoreError) as error:
+            raise self._unusable("list the chains of the pins", error) from error
+        return found
+
+    def _entries(self, **which: Any) -> builtins.list[PinEntry]:
+        found: builtins.list[PinEntry] = []
         try:
             pages = self._client.get_paginator("list_object_versions").paginate(
-                Bucket=self._bucket, Prefix=self._prefix + prefix
+                Bucket=self._bucket, **which
             )
             for page in pages:
                 for kind, marker in (("Versions", False), ("DeleteMarkers", True)):

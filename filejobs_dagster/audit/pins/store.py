@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 
@@ -101,6 +102,22 @@ class PinStore(Protocol):
 
     def list(self, prefix: str) -> list[PinEntry]:
         """List every version and every delete marker whose key begins with the prefix.
+
+        Raises:
+            PinStoreUnusable: The listing is not complete.
+        """
+        ...
+
+    def list_after(self, prefix: str, key: str) -> Sequence[PinEntry]:
+        """List only what stands behind a key, in the order of keys.
+
+        Raises:
+            PinStoreUnusable: The listing is not complete.
+        """
+        ...
+
+    def words(self, prefix: str) -> set[str]:
+        """The words that follow a prefix, up to the next slash: the chains of an origin.
 
         Raises:
             PinStoreUnusable: The listing is not complete.

@@ -101,7 +101,7 @@ def make_plan(
     evidence: Evidence,
     holds: Sequence[Hold],
 ) -> TrimPlan:
-    """Decide how far to go. The chain was verified: its numbers are dense, its times in order.
+    """Decide how far to go. The chain was verified: its numbers are dense.
 
     Raises:
         TrimRefused: LEGAL_HOLD, NO_COVERING_SEAL, SEAL_UNPINNED or WOULD_EMPTY.
@@ -179,19 +179,20 @@ def last_before(
     base: int,
     head: int,
 ) -> int:
-    """The last event that was recorded before a moment; `base` when there is none.
+    """The last event before the first one that was not recorded before a moment.
 
-    Times are in order, so halving finds it without an index on them.
+    Not the last with an older time: a clock may have gone back, and an event in between, dated
+    ahead, then keeps what is behind it.
     """
-    low, high = base, head
-    while low < high:
-        middle = (low + high + 1) // 2
-        moment = recorded_at(cursor, database, chain, middle)
-        if moment is not None and moment < cutoff:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    cursor.execute(
+        sql.SQL(
+            "SELECT seq FROM {} WHERE chain_id = %s AND seq > %s AND seq <= %s"
+            " AND recorded_at >= %s ORDER BY seq LIMIT 1"
+        ).format(table(database, "audit_event")),
+        (chain, base, head, cutoff),
+    )
+    row = cursor.fetchone()
+    return head if row is None else int(row[0]) - 1
 
 
 def recorded_at(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.audit.origin import chains_of
+from filejobs_dagster.audit.origin import unquoted
 from filejobs_dagster.audit.session import snapshot
 from filejobs_dagster.audit.tables import chain_names
 from filejobs_dagster.audit.verify import (  # noqa: F401 (each import registers its checks)
@@ -25,10 +25,11 @@ from filejobs_dagster.audit.verify.evidence import (
     Incremental,
     Mode,
     Rolling,
+    Sealing,
     VerifyPolicy,
     part_of_day,
 )
-from filejobs_dagster.audit.verify.load import list_pins, load
+from filejobs_dagster.audit.verify.load import list_pins, list_places, load, where_to_look
 from filejobs_dagster.audit.verify.registry import CHECKS, Finding
 from filejobs_dagster.audit.verify.verdict import Verification, conclude
 
@@ -46,6 +47,7 @@ __all__ = [
     "Incremental",
     "Mode",
     "Rolling",
+    "Sealing",
     "Verification",
     "VerifyPolicy",
     "examine",
@@ -87,15 +89,40 @@ def examine(
     database: Database, connection: Connection, chain: str, policy: VerifyPolicy, *, mode: Mode
 ) -> Evidence:
     """Read everything that is judged; arguments and exceptions are those of `verify_chain`."""
+    if isinstance(mode, Sealing):
+        return _examine_the_end(database, connection, chain, policy, mode)
     pinned = list_pins(policy, chain, mode)
     with snapshot(database, connection) as cursor:
         return load(cursor, database, policy, chain, mode=mode, pinned=pinned)
 
 
+def _examine_the_end(
+    database: Database, connection: Connection, chain: str, policy: VerifyPolicy, mode: Sealing
+) -> Evidence:
+    """Look only at seals and pins from the newest one on that was written down as pinned."""
+    with snapshot(database, connection) as cursor:
+        newest, places = where_to_look(cursor, database, policy.origin_of(chain))
+    if newest is None:
+        # Nothing was pinned yet, or nobody wrote it down: everything is looked at.
+        return examine(database, connection, chain, policy, mode=Incremental())
+    pinned = list_places(policy, chain, places)
+    with snapshot(database, connection) as cursor:
+        return load(cursor, database, policy, chain, mode=mode, pinned=pinned, first_seal=newest)
+
+
 def judge(evidence: Evidence, checks: Mapping[str, Check]) -> Verification:
     """Let the checks look at the evidence."""
-    found = [finding for check in checks.values() for finding in check(evidence)]
-    return conclude(evidence, found)
+    found = _found(evidence, checks)
+    rest = None
+    if any(finding.code == "PIN_AHEAD_SEAL" for finding in found):
+        # Events that were appended since contradict the lost pins, and nothing else: so look at
+        # what is left without them.
+        rest = _found(evidence.without_lost_pins()[0], checks)
+    return conclude(evidence, found, rest)
+
+
+def _found(evidence: Evidence, checks: Mapping[str, Check]) -> list[Finding]:
+    return [finding for check in checks.values() for finding in check(evidence)]
 
 
 def known_chains(database: Database, connection: Connection, policy: VerifyPolicy) -> list[str]:
@@ -106,7 +133,6 @@ def known_chains(database: Database, connection: Connection, policy: VerifyPolic
     """
     outside: set[str] = set()
     if policy.pins is not None:
-        keys = [entry.key for entry in policy.pins.list(f"{policy.origin}/")]
-        outside = chains_of(policy.origin, keys)
+        outside = {unquoted(word) for word in policy.pins.words(f"{policy.origin}/")}
     with snapshot(database, connection) as cursor:
         return sorted({*chain_names(cursor, database), *outside})

@@ -26,6 +26,11 @@ def no_pinned_trim_is_missing(evidence: Evidence) -> Iterable[Finding]:
             )
             for stray in evidence.stray_trims
             if stray.missing != 0
+            # What a restore has lost, trims included, is named by its note.
+            and (
+                stray.newest_seal_no is None
+                or evidence.survives(stray.pinned.name.incarnation, stray.newest_seal_no)
+            )
         ),
     )
 
@@ -41,6 +46,8 @@ def checkpoints_are_pinned(evidence: Evidence) -> Iterable[Finding]:
             for row in evidence.checkpoints
             if pins is not None
             and (row.incarnation, row.checkpoint_no, row.sha256.hex()) not in pins
+            and evidence.origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
+            not in evidence.put_pins
         ),
     )
 

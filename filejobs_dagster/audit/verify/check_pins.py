@@ -90,6 +90,33 @@ def no_pin_was_deleted(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
+def what_was_pinned_is_still_there(evidence: Evidence) -> Iterable[Finding]:
+    """No pin is gone that was there once, and none was put anew in the place of one.
+
+    For good: the row stays, and nobody pins such a seal again.
+    """
+    if evidence.pinned is None:
+        return
+    versions = evidence.pinned.versions
+    yield from first_of(
+        "PIN_GONE",
+        (
+            (None, f"The pin {key} was there, and is gone.")
+            for key in evidence.put_pins
+            if key not in versions
+        ),
+    )
+    yield from first_of(
+        "PIN_REPLACED",
+        (
+            (None, f"The pin {key} is not the version {version} that was put.")
+            for key, version in evidence.put_pins.items()
+            if version is not None and version not in versions.get(key, {version})
+        ),
+    )
+
+
+@check
 def seals_are_pinned(evidence: Evidence) -> Iterable[Finding]:
     """Each seal has a pin, a young one excepted."""
     if evidence.pinned is None:
@@ -98,6 +125,7 @@ def seals_are_pinned(evidence: Evidence) -> Iterable[Finding]:
         seal
         for seal in evidence.seals
         if (seal.incarnation, seal.seal_no) not in evidence.pinned.seals
+        and evidence.origin.seal_key(seal.incarnation, seal.seal_no) not in evidence.put_pins
     ]
     oldest_allowed = evidence.now - evidence.policy.pin_grace
     late = [

@@ -12,6 +12,7 @@ from filejobs_dagster.audit.verify.signatures import signature_problem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from filejobs_dagster.audit.tables import RestoreRow
     from filejobs_dagster.audit.verify.evidence import Evidence
 
 
@@ -38,6 +39,7 @@ def _not_genuine_restores(evidence: Evidence) -> Iterator[tuple[None, str]]:
         pin = evidence.pinned.restores.get((row.incarnation, sha256_of(row.note).hex()))
         if pin is None or (pin.was_read and pin.note != row.note):
             yield None, f"Restore {row.incarnation} is not pinned as it is."
+        yield from _misstated(evidence, row)
         lost = evidence.pinned.newest_seal(row.incarnation - 1)
         if (
             lost is None
@@ -45,3 +47,18 @@ def _not_genuine_restores(evidence: Evidence) -> Iterator[tuple[None, str]]:
             or (lost.note is not None and sha256_of(lost.note) != row.lost_note)
         ):
             yield None, f"Restore {row.incarnation} does not name the newest pin before it."
+
+
+def _misstated(evidence: Evidence, row: RestoreRow) -> Iterator[tuple[None, str]]:
+    for size, head in (
+        (row.survived_size, row.survived_head), (row.matched_size, row.matched_head),
+    ):  # fmt: skip
+        found = None if size is None else evidence.boundaries.get(size)
+        if found is not None and found.hash != head:
+            yield None, f"Restore {row.incarnation} names another event {size} than there is."
+    pins = {} if evidence.pinned is None else evidence.pinned.seals
+    for lost in row.lost:
+        pin = pins.get((row.incarnation - 1, lost.seal_no))
+        # One that is gone is told elsewhere: the note of the restore still names its hash.
+        if pin is not None and pin.note is not None and sha256_of(pin.note) != lost.sha256:
+            yield None, f"Restore {row.incarnation} names another pin {lost.seal_no} than is there."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.rows import (
+    EV_AHEAD,
     EV_BODY,
     EV_HASH,
     EV_LINK,
@@ -13,11 +15,13 @@ from filejobs_dagster.audit.rows import (
     all_wrong,
     genesis,
 )
-from filejobs_dagster.audit.verify.registry import Finding, check
+from filejobs_dagster.audit.statement import moment_of
+from filejobs_dagster.audit.verify.registry import Finding, check, first_of
 from filejobs_dagster.postgres.inventory import SETTING, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from filejobs_dagster.audit.verify.evidence import Evidence
 
@@ -87,6 +91,34 @@ def numbers_are_dense(evidence: Evidence) -> Iterable[Finding]:
 def times_do_not_go_back(evidence: Evidence) -> Iterable[Finding]:
     """No event was recorded before the one before it."""
     return _wrong(evidence, EV_TIME, "it was recorded before the event before it.")
+
+
+@check
+def no_event_is_ahead_of_its_time(evidence: Evidence) -> Iterable[Finding]:
+    """No event is later than now, than the seal that counts it, or than the pin of that seal."""
+    return first_of(EV_AHEAD, _ahead(evidence))
+
+
+def _ahead(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    tolerance = evidence.policy.clock_tolerance
+    sizes = [seal.size for seal in evidence.seals]
+    for seq, text in sorted(evidence.moments.items()):
+        moment = moment_of(text)
+        if moment is None:
+            continue
+        limits: list[tuple[str, datetime | None]] = [("now", evidence.now)]
+        place = bisect_left(sizes, seq)
+        if place < len(sizes):
+            seal = evidence.seals[place]
+            pins = {} if evidence.pinned is None else evidence.pinned.seals
+            pin = pins.get((seal.incarnation, seal.seal_no))
+            limits.append((f"seal {seal.seal_no}, which counts it", moment_of(seal.sealed_at)))
+            if pin is not None:
+                limits.append((f"the pin of seal {seal.seal_no}", pin.stored_at))
+        for what, limit in limits:
+            if limit is not None and moment - tolerance > limit:
+                yield seq, f"Event {seq} was recorded at {text}, later than {what} ({limit})."
+                break
 
 
 @check

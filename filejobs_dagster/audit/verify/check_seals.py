@@ -56,11 +56,12 @@ def _equals_note(seal: SealRow, evidence: Evidence) -> bool:
 @check
 def seals_form_a_chain(evidence: Evidence) -> Iterable[Finding]:
     """Numbers are dense from 1, each names the one before, sizes and times do not go back."""
-    return first_of("SEAL_CHAIN", _broken_chain(evidence.seals))
+    return first_of("SEAL_CHAIN", _broken_chain(evidence.seals, evidence.first_seal))
 
 
-def _broken_chain(seals: list[SealRow]) -> Iterator[tuple[None, str]]:
-    if seals and (seals[0].seal_no != 1 or seals[0].prev_seal != NOTHING_BEFORE):
+def _broken_chain(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]]:
+    begins = first == 1 and bool(seals) and seals[0].prev_seal != NOTHING_BEFORE
+    if seals and (seals[0].seal_no != first or begins):
         yield None, f"The first seal that is there is number {seals[0].seal_no}, not a first one."
     for before, seal in pairwise(seals):
         if seal.seal_no != before.seal_no + 1:

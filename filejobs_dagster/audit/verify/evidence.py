@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,21 @@ class Rolling:
         return f"rolling, part {self.part + 1} of {self.parts}"
 
 
-Mode = Full | Incremental | Rolling
+@dataclass(frozen=True)
+class Sealing:
+    """Incremental, and blind for seals and pins before the newest pin: what a new seal must know.
+
+    A chain with hourly seals has thousands of pins after a year, and none of the old ones decides
+    whether the chain can be sealed.
+    """
+
+    since_seal: None = None
+
+    def __str__(self) -> str:
+        return "for sealing"
+
+
+Mode = Full | Incremental | Rolling | Sealing
 
 
 def part_of_day(moment: datetime, parts: int) -> int:
@@ -126,10 +140,12 @@ class StrayTrim:
         pinned: The pin.
         missing: How many events of its range are neither live nor below a checkpoint; None when
             its text cannot be read.
+        newest_seal_no: The newest seal when it was cut; None when its text cannot be read.
     """
 
     pinned: Pinned
     missing: int | None
+    newest_seal_no: int | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +171,10 @@ class Evidence:
         holds: Rows of `audit_hold`.
         hold_events: Live events that set or release one.
         pinned: What stands outside; None without a place for pins.
+        first_seal: The number from which on seals were read.
+        moments: When the events that were computed were recorded, as notes write it: those that
+            may be the latest between two claims.
+        put_pins: What was ever written down as pinned: each key with the version that was put.
         stray_trims: Pinned trims without a row.
         began: When the oldest live event was recorded, as notes write it; None without one.
         standby: Whether this is a standby, which may not have received everything yet.
@@ -179,6 +199,9 @@ class Evidence:
     holds: list[HoldRow]
     hold_events: list[HoldEvent]
     pinned: PinnedChain | None
+    first_seal: int = 1
+    moments: dict[int, str] = field(default_factory=dict)
+    put_pins: dict[str, str | None] = field(default_factory=dict)
     stray_trims: list[StrayTrim] = field(default_factory=list)
     began: str | None = None
     standby: bool = False
@@ -210,6 +233,19 @@ class Evidence:
             for restore in self.restores
             if restore.incarnation > incarnation
         )
+
+    def without_lost_pins(self) -> tuple[Evidence, list[Pinned]]:
+        """The same without the pins that are ahead of the table of seals, and those, in order."""
+        if self.pinned is None:
+            return self, []
+        newest = max((seal.seal_no for seal in self.seals), default=0)
+        ahead = {
+            key: pin
+            for key, pin in sorted(self.pinned.seals.items())
+            if key[0] > self.incarnation or (key[0] == self.incarnation and key[1] > newest)
+        }
+        left = {key: pin for key, pin in self.pinned.seals.items() if key not in ahead}
+        return replace(self, pinned=replace(self.pinned, seals=left)), list(ahead.values())
 
     def pinned_seals(self) -> list[tuple[Pinned, SealStatement]]:
         """The pinned seals that the chain must agree with and that can be read, in order."""

@@ -11,14 +11,17 @@ from filejobs_dagster.audit.merkle import EMPTY_ROOT
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.own_events import own_events, text_field
 from filejobs_dagster.audit.pins.read import PinnedChain, read_pins
-from filejobs_dagster.audit.rows import Boundary, Position, scan
+from filejobs_dagster.audit.rows import CLOCK, Boundary, Position, scan
 from filejobs_dagster.audit.session import is_standby, server_identity, table
-from filejobs_dagster.audit.statement import TrimFacts, UnreadableStatement
+from filejobs_dagster.audit.statement import TrimFacts, UnreadableStatement, sha256_of
 from filejobs_dagster.audit.tables import (
     base_of,
+    newest_put_seal,
     read_beginning,
     read_chain,
     read_checkpoints,
+    read_moments,
+    read_put_pins,
     read_restores,
     read_seals,
 )
@@ -26,6 +29,7 @@ from filejobs_dagster.audit.verify.evidence import (
     Evidence,
     Full,
     Rolling,
+    Sealing,
     StrayTrim,
     TrimEvent,
 )
@@ -42,7 +46,6 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.audit.origin import Origin
     from filejobs_dagster.audit.pins.read import Pinned
-    from filejobs_dagster.audit.tables import SealRow
     from filejobs_dagster.audit.verify.evidence import Mode, VerifyPolicy
     from filejobs_dagster.postgres.connect import Database
 
@@ -77,6 +80,52 @@ def list_pins(policy: VerifyPolicy, chain: str, mode: Mode) -> PinnedChain | Non
     return found
 
 
+def where_to_look(
+    cursor: psycopg.Cursor[TupleRow], database: Database, origin: Origin
+) -> tuple[int | None, list[tuple[str, str | None]]]:
+    """Where pins may stand that matter to a new seal.
+
+    Returns:
+        The newest seal that was written down as pinned, None when there is none in the newest
+        incarnation with seals; and folders of pins, each with the key behind which it is listed.
+    """
+    head = read_chain(cursor, database, origin.chain)
+    restores = read_restores(cursor, database, origin.chain)
+    incarnation = 1 if head is None else head.incarnation
+    # Nobody counts up to an incarnation that a tampered row claims.
+    if incarnation != len(restores) + 1:
+        return None, []
+    places: list[tuple[str, str | None]] = [(f"{origin.prefix}{incarnation + 1}/seal/", None)]
+    for row in restores:
+        before = row.incarnation - 1
+        places.append((f"{origin.prefix}{row.incarnation}/restore-", None))
+        lost = origin.seal_key(before, max(0, row.lost_seal - 1))
+        places.append((f"{origin.prefix}{before}/seal/", lost))
+    for own in range(incarnation, 0, -1):
+        newest = newest_put_seal(cursor, database, origin, own)
+        behind = None if newest is None else origin.seal_key(own, newest - 1)
+        places.append((f"{origin.prefix}{own}/seal/", behind))
+        if newest is not None:
+            return newest, places
+    return None, []
+
+
+def list_places(
+    policy: VerifyPolicy, chain: str, places: Iterable[tuple[str, str | None]]
+) -> PinnedChain | None:
+    """Read the pins that stand at these places, see `where_to_look`.
+
+    Raises:
+        PinStoreUnusable: The place cannot be read.
+    """
+    if policy.pins is None:
+        return None
+    found = PinnedChain()
+    for under, after in places:
+        found.take(read_pins(policy.pins, policy.origin_of(chain), under=under, after=after))
+    return found
+
+
 def load(
     cursor: psycopg.Cursor[TupleRow],
     database: Database,
@@ -85,6 +134,7 @@ def load(
     *,
     mode: Mode,
     pinned: PinnedChain | None,
+    first_seal: int = 1,
 ) -> Evidence:
     """Read one chain in the snapshot that the cursor is in.
 
@@ -94,20 +144,22 @@ def load(
         policy: What the verifier believes.
         chain: Which chain.
         mode: Which events are computed again.
-        pinned: Of `list_pins`.
+        pinned: Of `list_pins`, or of `list_places`.
+        first_seal: Read seals from this number on.
 
     Raises:
         PinStoreUnusable: A pin cannot be read.
     """
     origin = policy.origin_of(chain)
-    seals = read_seals(cursor, database, chain)
+    seals = read_seals(cursor, database, chain, first_seal)
     checkpoints = read_checkpoints(cursor, database, chain)
     restores = read_restores(cursor, database, chain)
-    if pinned is not None:
-        _look_again(pinned, policy, origin, seals, [
-            origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
-            for row in checkpoints
-            if (row.incarnation, row.checkpoint_no, row.sha256.hex()) not in pinned.trims
+    if pinned is not None and not isinstance(mode, Sealing):
+        _look_again(pinned, policy, origin, [
+            *(origin.seal_key(row.incarnation, row.seal_no) for row in seals),
+            *(origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
+              for row in checkpoints),
+            *(origin.restore_key(row.incarnation, sha256_of(row.note)) for row in restores),
         ])  # fmt: skip
     base = base_of(chain, checkpoints)
     events = table(database, "audit_event")
@@ -124,6 +176,11 @@ def load(
     boundaries = {base.seq: _boundary_of(base)}
     for one_scan in scans:
         boundaries.update(one_scan.boundaries)
+    # Times do not go back, but where the append says that the clock did: so the latest of a range
+    # stands at its end, or before such an event.
+    ends = {scan.last.seq for scan in scans if scan.count} | set(boundaries)
+    ends |= {seq - 1 for seq, _ in own_events(cursor, events, chain, CLOCK)}
+    ends = {seq for seq in ends if any(scan.covers(seq) for scan in scans)}
     holds, hold_events = read_holds(cursor, database, chain)
     return Evidence(
         chain=chain,
@@ -144,6 +201,9 @@ def load(
         holds=holds,
         hold_events=hold_events,
         pinned=pinned,
+        first_seal=first_seal,
+        moments=read_moments(cursor, database, chain, ends),
+        put_pins=read_put_pins(cursor, database, chain),
         began=read_beginning(cursor, database, chain),
         standby=is_standby(cursor),
         changes=changes(cursor, database.schema),
@@ -163,33 +223,24 @@ def _look_again(
     pinned: PinnedChain,
     policy: VerifyPolicy,
     origin: Origin,
-    seals: Iterable[SealRow],
-    trim_keys: Iterable[str],
+    wanted: Iterable[str],
 ) -> None:
     """Look for pins that were put between the listing and the snapshot."""
     if policy.pins is None:
         return
-    missing = [
-        origin.seal_key(seal.incarnation, seal.seal_no)
-        for seal in seals
-        if (seal.incarnation, seal.seal_no) not in pinned.seals
-    ]
-    keys = [*missing, *trim_keys]
+    keys = [key for key in wanted if key not in pinned.versions]
     if len(keys) > MOST_LOOKS:
         # Not what came meanwhile: somebody emptied the place. One more listing tells it all.
         keys = [origin.prefix]
     for key in keys:
         later = read_pins(policy.pins, origin, under=key)
-        for pin in (*later.seals.values(), *later.trims.values()):
-            pinned.put(pin)
+        pinned.take(later)
 
 
 def _read_again(found: PinnedChain, policy: VerifyPolicy, origin: Origin, pinned: Pinned) -> None:
     if policy.pins is None:
         return
-    again = read_pins(policy.pins, origin, under=pinned.key)
-    for pin in (*again.seals.values(), *again.trims.values(), *again.restores.values()):
-        found.put(pin)
+    found.take(read_pins(policy.pins, origin, under=pinned.key))
 
 
 def _below(
@@ -232,21 +283,19 @@ def _stray_trims(
             origin = policy.origin_of(chain)
             again = read_pins(policy.pins, origin, under=pin.key)
             pin = next(iter(again.trims.values()), pin)  # noqa: PLW2901 (the same pin, read)
-        strays.append(StrayTrim(pin, _missing(cursor, database, chain, pin, base)))
+        try:
+            facts = TrimFacts.parse(text_of(pin.note or ""))
+        except UnreadableStatement:
+            strays.append(StrayTrim(pin, None))
+            continue
+        missing = _missing(cursor, database, chain, facts, base)
+        strays.append(StrayTrim(pin, missing, facts.newest_seal_no))
     return strays
 
 
 def _missing(
-    cursor: psycopg.Cursor[TupleRow],
-    database: Database,
-    chain: str,
-    pin: Pinned,
-    base: int,
-) -> int | None:
-    try:
-        facts = TrimFacts.parse(text_of(pin.note or ""))
-    except UnreadableStatement:
-        return None
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, facts: TrimFacts, base: int
+) -> int:
     first = max(facts.from_seq, base + 1)
     if first > facts.to_seq:
         return 0

@@ -21,6 +21,7 @@ def claimed_sizes(
 ) -> set[int]:
     """The sizes at which somebody says what head and root are."""
     sizes = {seal.size for seal in seals} | {row.survived_size for row in restores}
+    sizes |= {row.matched_size for row in restores if row.matched_size is not None}
     for pin in () if pinned is None else pinned.seals.values():
         if pin.statement is not None:
             sizes.add(pin.statement.size)

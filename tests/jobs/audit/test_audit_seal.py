@@ -115,7 +115,7 @@ def test_a_place_that_does_not_answer_fails_before_anything_is_written(auditor: 
     auditor.installation.document["buckets"]["pins"]["endpoint_url"] = "http://127.0.0.1:9"
     outcome = auditor.seal()
     assert outcome.error is not None
-    assert outcome.error.startswith("PINS_UNUSABLE: Could not list the versions of pins")
+    assert outcome.error.startswith("PINS_UNUSABLE: Could not list the chains of the pins")
     assert (outcome.scanned, outcome.acted) == (None, None)
     assert auditor.count("audit_seal") == 0
 

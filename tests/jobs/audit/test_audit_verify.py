@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
+
+from filejobs_dagster.jobs.audit_verify import Reading
 
 if TYPE_CHECKING:
     from tests.jobs.audit.conftest import Auditor
@@ -62,6 +64,31 @@ def test_an_incremental_check_does_not_see_what_a_full_one_sees_control(auditor:
     assert not auditor.verify(check="full").ok
     # In one part, what is rolled over is everything.
     assert not auditor.verify(check="rolling", parts=1).ok
+
+
+def test_a_rolling_check_takes_the_part_that_was_not_read_for_longest_and_records_it(
+    auditor: Auditor,
+) -> None:
+    for _ in range(3):
+        auditor.append(5)
+        assert auditor.seal().ok
+    seen = []
+    for _ in range(3):
+        outcome = auditor.verify(check="rolling", parts=2)
+        assert outcome.ok
+        seen.append(outcome.detail["check"])
+    assert seen == [f"rolling, part {part} of 2" for part in (1, 2, 1)]
+    assert outcome.detail["unread_events"] > 0
+    assert "were not read" in outcome.detail["explained"]
+    assert outcome.detail["read"]["all_read_since"] is not None
+    # Nobody ran it for four days, and two parts are to be read in two.
+    reading = Reading(
+        datetime.fromisoformat(outcome.detail["read"]["since"]),
+        tuple(map(datetime.fromisoformat, outcome.detail["read"]["at"])),
+        datetime.now(timezone.utc) + timedelta(days=4),
+    )
+    assert reading.late
+    assert not reading.after(1).after(0).late
 
 
 def test_a_chain_that_was_wiped_is_still_known_to_the_pins(auditor: Auditor) -> None:

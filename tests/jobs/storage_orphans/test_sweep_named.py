@@ -33,12 +33,13 @@ class Careless(Elsewhere):
 
 def settle(sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, **said: object) -> None:
     """Give the bucket's settings a `named_elsewhere`."""
-    kept = type(sweep).bucket.fget
-    assert kept is not None
+    kept = vars(type(sweep))["bucket"].fget
 
     def bucket(self: Sweeper) -> BucketSettings:
         told: BucketSettings = kept(self)
-        return told.model_copy(update={"named_elsewhere": NamedElsewhereSettings(**said)})  # type: ignore[arg-type]
+        return told.model_copy(
+            update={"named_elsewhere": NamedElsewhereSettings.model_validate(said)}
+        )
 
     monkeypatch.setattr(type(sweep), "bucket", property(bucket))
 

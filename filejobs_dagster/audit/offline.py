@@ -1,0 +1,240 @@
+"""Checks a proof that one event stands in a sealed audit chain, without the chain.
+
+This file needs no other file of the project and no database: Python 3.11 and the package
+`cryptography` are enough. Whoever doubts the project's own verifier can read all of it, or copy it
+elsewhere: `python offline.py PROOF --origin NAME --key KEY --pin FILE`.
+
+What it proves: whoever holds the private key stated, at the time in the note, that the chain had
+this event under this number with this time and this text. With the pin, that the statement stood
+outside of the database in these bytes. It does not prove that what the event says is true.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import re
+import struct
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+FORMAT = "filejobs-audit-proof-1"
+LONGEST = 50_000_000
+"""Bytes of a proof; more is no proof of one event."""
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_ED25519 = 1
+_HASH_BYTES = 32
+_NOTE = re.compile(
+    r"(?P<origin>[^\n]+)\n(?P<size>\d{1,18})\n(?P<root>[^\n]+)\n"
+    r"head (?P<head>[^\n]+)\n"
+    r"seal (?P<seal>\d{1,18}) (?P<sealed_at>[^ \n]+) [^ \n]+\n"
+    r"sys [^\n]+\n"
+)
+_SIGNATURE = re.compile(r"— (?P<name>[^\s+]+) (?P<signature>[A-Za-z0-9+/]+={0,2})")
+
+
+class NotProven(Exception):
+    """The proof does not show what it promises; the message says why."""
+
+
+def check(proof: str, *, origin: str, keys: list[str], pin: bytes | None = None) -> dict[str, Any]:
+    """Check a proof.
+
+    Args:
+        proof: The text of the file that `filejobs audit prove` wrote.
+        origin: The chain's name outside, which you know from elsewhere: base, slash, chain.
+        keys: Public keys, as `filejobs audit keygen` prints them, which you know from elsewhere.
+        pin: The bytes of the pin, fetched by yourself from its place; None to believe the note's
+            signature alone.
+
+    Returns:
+        What is proven: number, time and body of the event, and seal, size and time of the note.
+
+    Raises:
+        NotProven: It is forged, cut, changed, of another chain, or signed by nobody you know.
+    """
+    said = _read(proof)
+    event, note = said["event"], said["note"]
+    stated = _opened(note, keys)
+    lines = {origin, *(f"{origin}@{number}" for number in range(2, 1000))}
+    if stated["origin"] not in lines:
+        raise NotProven(f"the note is of {stated['origin']}, not of {origin}")
+    if pin is not None and pin != note.encode():
+        raise NotProven("the pin holds another text than the note of the proof")
+    seq, size = event["seq"], int(stated["size"])
+    if not 1 <= seq <= size:
+        raise NotProven(f"the note counts {size} events, and the proof is of number {seq}")
+    chain = said["chain"]
+    if _quoted_end(origin) != chain:
+        raise NotProven(f"the event is said to be of the chain {chain!r}, not of {origin}")
+    leaf = hashlib.sha256(b"\x00" + _event_hash(chain, event)).digest()
+    path = [_hash(one) for one in said["path"]]
+    if _root(leaf, seq - 1, size, path) != base64.b64decode(stated["root"]):
+        raise NotProven("number, time, text and path do not lead to the root that was signed")
+    return {
+        "chain": chain,
+        "seq": seq,
+        "recorded_at": event["recorded_at"],
+        "body": event["body"],
+        "seal": int(stated["seal"]),
+        "size": size,
+        "sealed_at": stated["sealed_at"],
+        "pin": "compared" if pin is not None else "not compared",
+    }
+
+
+def _read(proof: str) -> dict[str, Any]:
+    if len(proof) > LONGEST:
+        raise NotProven("the file is too long for a proof")
+    try:
+        said = json.loads(proof)
+        event = said["event"]
+        right = (
+            said["format"] == FORMAT
+            and all(isinstance(said[name], str) for name in ("chain", "note"))
+            and all(isinstance(event[name], str) for name in ("recorded_at", "body", "prev_hash"))
+            and type(event["seq"]) is int
+            and all(isinstance(one, str) for one in said["path"])
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        right = False
+    if not right:
+        raise NotProven("the file is no proof: it was cut, or is something else")
+    return dict(said)
+
+
+def _opened(note: str, keys: list[str]) -> dict[str, str]:
+    """The signed text, once a key that is known has signed it."""
+    text, blank, rest = note.partition("\n\n")
+    text += "\n"
+    if not blank or not rest.endswith("\n"):
+        raise NotProven("the note is not signed")
+    known = {}
+    for key in keys:
+        name, identifier, raw = _key(key)
+        known[name, identifier] = raw
+    signed = False
+    for line in rest[:-1].split("\n"):
+        match = _SIGNATURE.fullmatch(line)
+        raw = b"" if match is None else _decoded(match["signature"])
+        if match is None or len(raw) <= 4:  # noqa: PLR2004 (the key's id)
+            raise NotProven("a line below the note is no signature")
+        public = known.get((match["name"], raw[:4]))
+        if public is None:
+            continue
+        try:
+            Ed25519PublicKey.from_public_bytes(public).verify(raw[4:], text.encode())
+        except InvalidSignature:
+            raise NotProven(f"the key {match['name']} did not sign this note") from None
+        signed = True
+    if not signed:
+        raise NotProven("no key that you know has signed the note")
+    found = _NOTE.fullmatch(text)
+    if found is None:
+        raise NotProven("what was signed is no seal")
+    return found.groupdict()
+
+
+def _key(text: str) -> tuple[str, bytes, bytes]:
+    parts = text.strip().split("+", 2)
+    raw = _decoded(parts[-1])
+    if len(parts) != 3 or len(raw) != 1 + _HASH_BYTES or raw[0] != _ED25519:  # noqa: PLR2004
+        raise NotProven(f"{text!r} is no public key: name, id and key with + between")
+    name, identifier = parts[0], hashlib.sha256(parts[0].encode() + b"\n" + raw).digest()[:4]
+    if identifier.hex() != parts[1]:
+        raise NotProven(f"the public key {name} does not match its own id: copy it again")
+    return name, identifier, raw[1:]
+
+
+def _event_hash(chain: str, event: dict[str, Any]) -> bytes:
+    if not event["recorded_at"].endswith("Z"):
+        raise NotProven("the event has no time")
+    try:
+        moment = datetime.strptime(event["recorded_at"][:-1] + "+0000", "%Y-%m-%dT%H:%M:%S.%f%z")
+    except ValueError:
+        raise NotProven("the event has no time") from None
+    since = (moment - _EPOCH) // timedelta(microseconds=1)
+    return hashlib.sha256(
+        b"filejobs/audit/event\n"
+        + struct.pack(">h", 1)
+        + hashlib.sha256(chain.encode()).digest()
+        + struct.pack(">qq", event["seq"], since)
+        + _hash(event["prev_hash"])
+        + hashlib.sha256(event["body"].encode()).digest()
+    ).digest()
+
+
+def _root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
+    """The root that an inclusion path leads to (RFC 9162, 2.1.3.2)."""
+    node, last = leaf, size - 1
+    for sibling in path:
+        if last == 0:
+            raise NotProven("the path is too long")
+        if index & 1 or index == last:
+            node = hashlib.sha256(b"\x01" + sibling + node).digest()
+            while not index & 1 and index:
+                index >>= 1
+                last >>= 1
+        else:
+            node = hashlib.sha256(b"\x01" + node + sibling).digest()
+        index >>= 1
+        last >>= 1
+    if last:
+        raise NotProven("the path is too short")
+    return node
+
+
+def _hash(text: str) -> bytes:
+    try:
+        value = bytes.fromhex(text)
+    except ValueError:
+        value = b""
+    if len(value) != _HASH_BYTES:
+        raise NotProven("a hash of the proof has not 32 bytes")
+    return value
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
+
+
+def _quoted_end(origin: str) -> str:
+    """The chain's name, which is the last word of the origin, percent-encoded there."""
+    from urllib.parse import unquote  # noqa: PLC0415 (one use)
+
+    return unquote(origin.rpartition("/")[2])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check the proof that the command line names; 0 when it holds, 2 when it does not."""
+    parser = argparse.ArgumentParser(description="Checks a proof of one audit event.")
+    parser.add_argument("proof", type=Path, help="the file of `filejobs audit prove`")
+    parser.add_argument("--origin", required=True, help="base/chain, known from elsewhere")
+    parser.add_argument("--key", action="append", required=True, help="a public key; may repeat")
+    parser.add_argument("--pin", type=Path, help="the pin, fetched from its place by yourself")
+    asked = parser.parse_args(arguments)
+    try:
+        pin = None if asked.pin is None else asked.pin.read_bytes()
+        found = check(
+            asked.proof.read_text(encoding="utf-8"), origin=asked.origin, keys=asked.key, pin=pin
+        )
+    except (NotProven, OSError, UnicodeError) as error:
+        sys.stderr.write(f"NOT PROVEN: {error}\n")
+        return 2
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
