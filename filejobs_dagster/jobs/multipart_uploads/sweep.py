@@ -259,6 +259,8 @@ class Sweep:
             parts.append(f"{left:,} are left because storage refused")
         if self._books.stopped is not None:
             parts.append(f"it stopped because of {self._books.stopped}")
+        if self._finding is not None:
+            parts.append(self._finding)
         return "; ".join(parts) + "."
 
     def _nothing_worked(self) -> str | None:
