@@ -28,6 +28,7 @@ OF_A_SOURCE: dict[str, Any] = {
     "database": {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}},
     "transforms": [{"prepend": "files/"}],
     "recheck_sql": "select key from unnest($1::text[]) as key",
+    "names": "owners",
 }
 
 # How to reach the bucket, what to do with an orphan once it is one, and what every pass looks at
@@ -38,7 +39,7 @@ NO_PART = {
     "owns_nothing",
 }  # fmt: skip
 # The first only refuses. The second must be a replica of the same database, or is refused.
-NO_PART_OF_A_SOURCE = {"min_rows", "read_from", "rows_checked_by_hand"}
+NO_PART_OF_A_SOURCE = {"min_rows", "read_from", "rows_checked_by_hand", "keys_checked_by_hand"}
 
 
 def named(installation: Installation, app: str = "postgresql://me:secret@one/app") -> str:
@@ -51,6 +52,8 @@ def with_source(installation: Installation) -> Installation:
     installation.document["buckets"]["uploads"]["sources"] = [
         {"name": "avatars", "sql": "select 'files/a'"}
     ]
+    # Without any, no source may name owners.
+    installation.document["buckets"]["uploads"]["rewrites"] = CHANGES["rewrites"]
     return installation
 
 
