@@ -52,8 +52,6 @@ def with_source(installation: Installation) -> Installation:
     installation.document["buckets"]["uploads"]["sources"] = [
         {"name": "avatars", "sql": "select 'files/a'"}
     ]
-    # Without any, no source may name owners.
-    installation.document["buckets"]["uploads"]["rewrites"] = CHANGES["rewrites"]
     return installation
 
 
@@ -67,6 +65,8 @@ def test_a_change_of_the_bucket_is_another_name(with_source: Installation, key: 
 
 @pytest.mark.parametrize("key", OF_A_SOURCE)
 def test_a_change_of_a_source_is_another_name(with_source: Installation, key: str) -> None:
+    # Without any, no source may name owners.
+    with_source.document["buckets"]["uploads"]["rewrites"] = CHANGES["rewrites"]
     before = named(with_source)
     with_source.document["buckets"]["uploads"]["sources"][0][key] = OF_A_SOURCE[key]
     assert named(with_source) != before
