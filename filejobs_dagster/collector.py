@@ -92,7 +92,7 @@ class Resources:
             raise TypeError(f"{run.identity.job} declares that it deletes no bytes")
         scratch = self.settings.scratch_dir
         with ReferenceCheck(
-            run.connection,
+            run.connected,
             bucket.sources,
             schema=run.database.schema,
             recognise=None if run.door is None else run.door.recognise,

@@ -11,7 +11,7 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, none_went
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.postgres.locks import LeaseLost
 from filejobs_dagster.postgres.transient import trying_again
@@ -318,27 +318,40 @@ class Bookkeeping:
         *,
         oldest_left: datetime | None,
         unswept: bool = False,
+        went: int = 0,
+        dropped: Mapping[str, int] | None = None,
+        finding: str | None = None,
         error: str | None = None,
         **facts: Any,
     ) -> Outcome:
         """The final word, from the totals.
 
-        A run swept when it was live, nothing stopped it, and nothing due was passed over or left.
+        A run swept when it was live, nothing stopped it, nothing due was passed over or left, and
+        there is no finding: that every candidate dropped out, or what the job has found itself.
 
         Args:
             oldest_left: Since when the oldest item that is still there could have been collected.
             unswept: True when something else says that it did not sweep.
+            went: Candidates that went.
+            dropped: Those that did not, by the reason for which they stay; None where the job has
+                no such candidates.
+            finding: Why the run is no sweep, although nothing stopped it; None where the job knows
+                nothing of that kind.
             error: Why it failed, or None.
             facts: What else the record says.
         """
         totals = self.totals
+        finding = (finding or none_went(went, dropped or {})) if totals.live else None
+        if finding is not None:
+            self._context.log.warning("%s", finding)
         detail = self.detail() | {
             "truncated": self.stopped is not None,
             "stopped_reason": self.stopped,
             "swept": totals.live
             and self.stopped is None
-            and not (totals.passed_over or totals.left or unswept),
+            and not (totals.passed_over or totals.left or unswept or finding),
             "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
+            **({"finding": finding} if totals.live and dropped is not None else {}),
             **facts,
         }
         return Outcome(scanned=totals.scanned, acted=totals.acted, detail=detail, error=error)

@@ -37,6 +37,12 @@ class Fate(Enum):
     CHANGED = "changed"
     """Another object has this key by now, so it was kept."""
 
+    UNDECIDED = "undecided"
+    """Nobody can tell whether it is the object that was seen, so it was kept."""
+
+    UNSEEN = "cannot be looked at"
+    """The object may not or cannot be looked at, so it was kept."""
+
     LOCKED = "locked"
     """A lock or a legal hold keeps it."""
 
@@ -114,6 +120,23 @@ class Outcomes(Generic[Key]):
         """One after the other."""
         return iter(self.items)
 
+    def as_text(self: Outcomes[bytes]) -> Outcomes[str]:
+        """The same, of keys that are UTF-8."""
+        return Outcomes(
+            tuple(
+                ItemOutcome(
+                    it.key.decode(),
+                    it.fate,
+                    it.reason,
+                    freed=it.freed,
+                    versions=it.versions,
+                    lock=it.lock,
+                    unsettled=it.unsettled,
+                )
+                for it in self.items
+            )
+        )
+
     def of(self, *fates: Fate) -> tuple[Key, ...]:
         """The keys of those with one of the fates."""
         return tuple(it.key for it in self.items if it.fate in fates)
@@ -146,6 +169,16 @@ class Outcomes(Generic[Key]):
     def changed(self) -> dict[Key, str]:
         """Key to what differs."""
         return self.why(Fate.CHANGED)
+
+    @property
+    def undecided(self) -> dict[Key, str]:
+        """Key to why nobody can tell whether it is the object that was seen."""
+        return self.why(Fate.UNDECIDED)
+
+    @property
+    def unseen(self) -> dict[Key, str]:
+        """Key to why it cannot be looked at."""
+        return self.why(Fate.UNSEEN)
 
     @property
     def locked(self) -> dict[Key, Locked]:

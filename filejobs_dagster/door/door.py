@@ -157,15 +157,21 @@ class Door:
         if self._at is not None:
             recognise(self._at, url, here)
 
-    def prove(self) -> None:
+    def prove(self, connection: Connection | None = None) -> None:
         """Look again, before a batch of a live run, at what may have changed.
+
+        Args:
+            connection: The run's own by now, where the one of `enter` has broken.
 
         Raises:
             Refusal: The run must stop.
         """
-        if self._at is not None:
-            for guard in self._guards:
-                self._take_down(guard, guard.prove, self._at)
+        if self._at is None:
+            return
+        if connection is not None and connection is not self._at.connection:
+            self._at = replace(self._at, connection=connection)
+        for guard in self._guards:
+            self._take_down(guard, guard.prove, self._at)
 
     def _take_down(self, guard: Guard, step: Callable[[Look], None], at: Look) -> None:
         try:

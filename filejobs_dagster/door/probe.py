@@ -112,7 +112,14 @@ def _abilities(client: S3Client, bucket: str, key: str) -> Abilities:
     if bulk:
         batch = _obeys(client, bucket, key, one_by_one=False)
     single = _obeys(client, bucket, key, one_by_one=True)
-    return Abilities(_word(single=single, batch=batch), bulk, folds, apart, etags)
+    return Abilities(
+        _word(single=single, batch=batch),
+        bulk,
+        folds,
+        apart,
+        etags,
+        _lists_uploads(client, bucket, key),
+    )
 
 
 def _folds_slashes(client: S3Client, bucket: str, key: str) -> bool:
@@ -133,6 +140,26 @@ def _as_listed(client: S3Client, bucket: str, key: str) -> tuple[int | None, Agr
         return None, "unknown"
     apart = abs(int(listed["LastModified"].timestamp()) - int(sighting.modified.timestamp()))
     return apart, agreement(listed.get("ETag"), sighting.etag)
+
+
+def _lists_uploads(client: S3Client, bucket: str, key: str) -> bool | None:
+    """Whether a multipart upload that was just begun is listed; None where it may not be begun.
+
+    Some servers show an upload only to whoever asks for its exact key. It never gets a part, so
+    that nothing is paid for one that could not be aborted; a later probe aborts what is listed.
+    """
+    prefix = key.rpartition("/")[0]
+    try:
+        begun = client.create_multipart_upload(Bucket=bucket, Key=key).get("UploadId")
+        if not begun:
+            return None
+        answer = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix)
+        listed = [it["UploadId"] for it in answer.get("Uploads", []) if it["Key"] == key]
+        for upload_id in {begun, *listed}:
+            client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+    except ClientError:
+        return None
+    return begun in listed
 
 
 def _knows_many(client: S3Client, bucket: str, key: str) -> bool:

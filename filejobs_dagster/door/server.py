@@ -15,7 +15,7 @@ from filejobs_dagster.door.belonging import place_of
 from filejobs_dagster.door.guard import Guard
 from filejobs_dagster.door.probe import Probe, ProbeFailed, name_of_server, probe
 from filejobs_dagster.door.sides import row_of
-from filejobs_dagster.objects.judgement import ROUNDED_BY
+from filejobs_dagster.objects.identity import ROUNDED_BY
 from filejobs_dagster.objects.manner import abilities_of, learn
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.locks import LockTaken, try_lock
@@ -33,6 +33,12 @@ TRIED_AGAIN_AFTER = timedelta(days=90)
 
 MOST_WAIT = 60.0
 """Seconds to wait for another run that is trying the same server."""
+
+BLIND = (
+    "does not list multipart uploads below a prefix, so that multipart_uploads finds only those "
+    "whose id a row knows: set a lifecycle rule that aborts incomplete uploads, or use a server "
+    "that lists them"
+)
 
 NOT_TRIED = "not tried yet"
 BY_HAND = "`filejobs doctor --probe`"
@@ -203,6 +209,8 @@ def doubts(abilities: Abilities) -> list[str]:
             "its listing and its HEAD name different ETags for one object, so that no orphan is "
             "the one that was seen, and none goes: look at what stands in front of it"
         )
+    if abilities.lists_uploads is False:
+        found.append(f"it {BLIND}")
     return found
 
 

@@ -167,8 +167,12 @@ def conduct(
                 lease.release()
                 outcome = _failed(ticket, error)
                 return _write_final_word(ticket, context, outcome, _opening(ticket))
-            with _beating(context, ticket.pace):
-                return _work(ticket, context, body)
+            try:
+                with _beating(context, ticket.pace):
+                    return _work(ticket, context, body)
+            finally:
+                # Another one by now, where the first had broken.
+                context.connection.close()
     finally:
         lease.release()
 

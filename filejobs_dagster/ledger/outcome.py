@@ -48,6 +48,23 @@ class Outcome:
         )
 
 
+def none_went(acted: int, dropped: Mapping[str, int]) -> str | None:
+    """The finding of a pass in which every candidate dropped out, for its record; else None.
+
+    Where a comparison can never come out equal, every pass ends so, and none of them is a sweep.
+
+    Args:
+        acted: Candidates that went.
+        dropped: Those that did not, by the reason for which they stay.
+    """
+    reasons = {reason: count for reason, count in dropped.items() if count}
+    if acted or not reasons:
+        return None
+    many = sum(reasons.values())
+    said = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+    return f"of {many:,} candidate{'s' if many > 1 else ''} none went ({said}): see the samples"
+
+
 def readable_detail(text: str) -> dict[str, Any]:
     """A record's detail, whoever wrote it: no record may keep the others from being read.
 

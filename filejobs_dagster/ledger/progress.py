@@ -73,6 +73,16 @@ _HAS_FINAL_WORD = "SELECT FROM job_progress WHERE run_id = %(run_id)s AND outcom
 
 _STILL_OPEN = "SELECT FROM job_progress WHERE run_id = %(run_id)s AND closed_at IS NULL"
 
+_LATER_LIVE_RUN = """
+SELECT later.run_id
+  FROM job_progress AS own
+  JOIN job_progress AS later
+    ON later.job = own.job AND later.started_at > own.started_at AND later.mode = 'live'
+ WHERE own.run_id = %(run_id)s AND own.job = %(job)s
+ ORDER BY later.started_at DESC
+ LIMIT 1
+"""
+
 _LIVE_RUNS = """
 SELECT run_id, holder, trigger, started_at
   FROM job_progress
@@ -248,6 +258,13 @@ class Progress:
             if holding_session(cursor, run_lock(schema, row[0])) == session:
                 return Holder(*row)
         return None
+
+    def later_live_run(self, cursor: psycopg.Cursor[TupleRow]) -> str | None:
+        """The id of a live run of this job that began after this one, if there is any."""
+        identity = self.identity
+        cursor.execute(_LATER_LIVE_RUN, {"job": identity.job, "run_id": identity.run_id})
+        row = cursor.fetchone()
+        return None if row is None else str(row[0])
 
     def _update(
         self, cursor: psycopg.Cursor[TupleRow], statement: str, values: Mapping[str, Any]

@@ -183,8 +183,9 @@ class Standing:
         age: Since the end of `last_success`; None when there is none.
         consecutive_failures: Failed runs since `last_success`, counted up to 1000.
         stale: None without a threshold.
-        behind: True when what the last counting run left is older than the threshold, or when
-            the last run saw dead letters; None without either when it is not known.
+        behind: True when what the last counting run left is older than the threshold, when in it
+            every candidate dropped out, or when the last run saw dead letters; None without any
+            of them when it is not known.
         running: The run at work, if there is one.
     """
 
@@ -282,7 +283,7 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
     stale = None if threshold is None else age is None or age > threshold
     last = _summary(last_run)
     behind = _behind(success, threshold, now) if expected.mode == "live" else None
-    if dead_letters_of(last):
+    if dead_letters_of(last) or finding_of(success):
         behind = True
     word, severity, reason = _word(
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
@@ -355,7 +356,7 @@ def _healthy(
 ) -> tuple[Word, Severity, str]:
     if behind:
         late = expected.mode == "live" and _behind(success, expected.stale_after, now)
-        reasons = [_dead(last), _left(success, now) if late else ""]
+        reasons = [_dead(last), finding_of(success), _left(success, now) if late else ""]
         return "behind", "warning", "; ".join(reason for reason in reasons if reason)
     only_reports = expected.mode == "dry" and not BY_NAME[expected.job].read_only
     return ("ok (dry)" if only_reports else "ok"), "ok", _fine(expected, success)
@@ -457,6 +458,12 @@ def missing_of(run: RunSummary | None) -> str:
     some = f", such as {', '.join(shown)}" if shown else ""
     verb = "reference has" if count == 1 else "references have"
     return f"{count:,} {verb} no object{some} (run {run.run_id})"
+
+
+def finding_of(run: RunSummary | None) -> str:
+    """Why a successful run was no sweep, in its own words; empty when nothing was wrong."""
+    found = None if run is None else run.detail.get("finding")
+    return found if isinstance(found, str) else ""
 
 
 def _dead(last: RunSummary) -> str:

@@ -40,6 +40,10 @@ class Fates:
         """So many more bytes of a key are gone, whatever becomes of the rest of it."""
         self._freed[key] = self._freed.get(key, 0) + size
 
+    def knows(self, key: bytes) -> bool:
+        """True when it is known what became of the key."""
+        return key in self._known
+
     def outcomes(self, keys: Sequence[bytes]) -> Outcomes[bytes]:
         """What became of each of the keys so far."""
         rest = (ItemOutcome(key, Fate.UNANSWERED) for key in keys if key not in self._known)

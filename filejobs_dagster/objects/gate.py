@@ -11,17 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from filejobs_dagster.book.outcomes import DeletionStopped, Fate, ItemOutcome, Outcomes
+from filejobs_dagster.book.outcomes import (
+    DeletionStopped,
+    Fate,
+    ItemOutcome,
+    Outcomes,
+    StorageRejected,
+)
 from filejobs_dagster.objects import prefixes
+from filejobs_dagster.objects.fates import Fates
+from filejobs_dagster.objects.heads import Present, look_at_targets
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.keys import is_folded, unfolded
 from filejobs_dagster.objects.manner import Manner, abilities_of
 from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.purging import Purging
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
-from filejobs_dagster.objects.targets import Target
+from filejobs_dagster.objects.targets import Expected, Target, as_it_is
 from filejobs_dagster.references.near import ReferenceForms
 
 if TYPE_CHECKING:
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
-    from filejobs_dagster.objects.targets import Expected
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.references.claims import Claim
 
@@ -165,6 +173,7 @@ class Gate:
         self,
         keys: Sequence[str],
         before_bytes: Callable[[], None],
+        manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
     ) -> Outcomes[str]:
@@ -178,6 +187,8 @@ class Gate:
             before_bytes: Proves that the caller may still delete: that its lock is held and its
                 run was not given up for dead. Called right before every request that deletes;
                 an exception of it means no.
+            manner: How this bucket removes, from `manner_of`; without it, nothing special. Where
+                all versions are to go, those behind a delete marker go, too.
             claims: As in `admit`.
 
         Raises:
@@ -190,22 +201,89 @@ class Gate:
         whys = {key: self.owned(key) for key in keys}
         kept = [ItemOutcome(key, Fate.KEPT, why) for key, why in whys.items() if why is not None]
         ours = [key for key, why in whys.items() if why is None]
-        work = Deleting(
-            self._client,
-            self._bucket.bucket,
-            [Target(key) for key in ours],
-            before_request=before_bytes,
-            wait=self._wait,
-            supervisor=LastQuestion(
-                ours, admit=lambda asked: self.admit(asked, claims=claims).kept
-            ),
-        )
+        question = LastQuestion(ours, admit=lambda asked: self.admit(asked, claims=claims).kept)
+        how = manner or Manner()
         try:
-            work.run()
+            if how.purges:
+                done = self._purge(ours, before_bytes, question)
+            else:
+                done = self._delete(ours, before_bytes, question, how)
         except DeletionStopped as stopped:
             stopped.so_far = Outcomes((*kept, *stopped.so_far))
             raise
-        return Outcomes((*kept, *work.outcomes()))
+        return Outcomes((*kept, *done))
+
+    def _delete(
+        self,
+        keys: Sequence[str],
+        before_bytes: Callable[[], None],
+        question: LastQuestion,
+        manner: Manner,
+    ) -> Outcomes[str]:
+        """One deletion for each key."""
+        versions = self._versions(keys, manner)
+        work = Deleting(
+            self._client,
+            self._bucket.bucket,
+            [Target(key) for key in keys],
+            before_request=before_bytes,
+            wait=self._wait,
+            supervisor=question,
+        )
+
+        def so_far() -> Outcomes[str]:
+            for target, verdict in work.verdicts.items():
+                work.verdicts[target] = as_it_is(target, verdict, manner, versions)
+            return work.outcomes()
+
+        try:
+            work.run()
+        except DeletionStopped as stopped:
+            stopped.so_far = so_far()
+            raise
+        return so_far()
+
+    def _versions(self, keys: Sequence[str], manner: Manner) -> dict[str, str | None]:
+        """The current version of each key, where only that tells what a deletion does to it.
+
+        Raises:
+            StorageRejected: No request can succeed; nothing was deleted.
+        """
+        if manner.versioning in ("off", "enabled"):
+            return {}
+        try:
+            seen = look_at_targets(self._client, self._bucket.bucket, [Target(key) for key in keys])
+        except StorageRejected as rejected:
+            rejected.so_far = Outcomes(tuple(ItemOutcome(key, Fate.UNANSWERED) for key in keys))
+            raise
+        return {target.key: it.version for target, it in seen.items() if isinstance(it, Present)}
+
+    def _purge(
+        self, keys: Sequence[str], before_bytes: Callable[[], None], question: LastQuestion
+    ) -> Outcomes[str]:
+        """Remove every version of keys whose rows are gone."""
+        fates = Fates()
+        whole = [(key, Expected(key.encode(), "", 0, -1)) for key in keys]
+        purging = Purging(
+            self._client,
+            self._bucket.bucket,
+            whole,
+            judgement=question,
+            before_request=before_bytes,
+            wait=self._wait,
+            fates=fates,
+            whole=True,
+        )
+
+        def so_far() -> Outcomes[str]:
+            return fates.outcomes([key.encode() for key in keys]).as_text()
+
+        try:
+            purging.run()
+        except DeletionStopped as stopped:
+            stopped.so_far = so_far()
+            raise
+        return so_far()
 
     def remove(
         self,

@@ -7,16 +7,30 @@ what was true a minute ago, while the server was busy, need not be true any more
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.outcomes import Fate
-from filejobs_dagster.objects.etags import agreement
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.heads import (
+    THREADS,
+    Absent,
+    Present,
+    look_at_targets,
+    require_bucket,
+)
+from filejobs_dagster.objects.identity import (
+    NULL_VERSION,
+    Comparison,
+    compare,
+    expected,
+    found,
+)
 from filejobs_dagster.objects.targets import Target, Verdict
+from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
 
@@ -31,14 +45,6 @@ HOLDS = 2.0
 LOOKED_AT_TOGETHER = 100
 """So many objects are looked at at once, where each takes a request of its own: a source whose
 query takes a second would otherwise be asked a thousand times."""
-
-ROUNDED_BY = 2
-"""Seconds by which one server's listing and HEAD may round the time of one object differently."""
-
-OLD = 3600.0
-"""Seconds. An object that was written so long ago was seen long after it was written: what is
-looked at for the first time is removed within minutes, and what a listing had seen was a day old.
-Clocks may be five minutes apart."""
 
 
 class LastQuestion:
@@ -59,6 +65,7 @@ class LastQuestion:
         self._place = {key: place for place, key in enumerate(self._order)}
         self._admit = admit
         self._looked_at: dict[str, float] = {}
+        self.locks: dict[str, Locked] = {}
         self._verdicts: dict[str, Verdict] = {}
 
     def withdrawn(self, targets: Sequence[Target], *, again: bool) -> Mapping[Target, Verdict]:
@@ -123,6 +130,7 @@ class Judgement(LastQuestion):
         admit: Callable[[Sequence[str]], Mapping[str, str]],
         pace: Pace,
         respects_locks: bool,
+        seen: dict[str, Present] | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -133,6 +141,7 @@ class Judgement(LastQuestion):
             admit: As in `LastQuestion`.
             pace: How fast to send.
             respects_locks: True where a deletion would meet the lock of the current version.
+            seen: Where the last look at each object is kept.
         """
         self._expected = dict(orphans)
         super().__init__(list(self._expected), admit=admit)
@@ -140,8 +149,7 @@ class Judgement(LastQuestion):
         self._bucket = bucket
         self._pace = pace
         self._respects_locks = respects_locks
-        self.locks: dict[str, Locked] = {}
-        self.versions: dict[str, str | None] = {}
+        self.seen = {} if seen is None else seen
 
     def pause(self, targets: int) -> None:
         """Wait until so many targets may be sent."""
@@ -160,6 +168,7 @@ class Judgement(LastQuestion):
             verdict = self._judge(target.key, sighting)
             if verdict is not None:
                 self._verdicts[target.key] = verdict
+        self._decide_by_version(keys)
         return [key for key in keys if key not in self._verdicts]
 
     def _judge(self, key: str, sighting: CloseSighting) -> Verdict | None:
@@ -167,61 +176,65 @@ class Judgement(LastQuestion):
             return Verdict(Fate.ALREADY_GONE)
         if not isinstance(sighting, Present):
             return Verdict(
-                Fate.FAILED,
+                Fate.UNSEEN,
                 f"{sighting}; whether it is still the same object could not be seen, which takes "
-                "s3:GetObject",
+                "s3:GetObject, and of an encrypted one its key",
                 sighting.code,
             )
-        self.versions[key] = sighting.version
-        differs = difference(self._expected[key], sighting.etag, sighting.size, sighting.modified)
-        if differs is not None:
-            return Verdict(Fate.CHANGED, differs)
+        self.seen[key] = sighting
+        orphan = self._expected[key]
+        same = compare(expected(orphan), found(sighting, sighting.version))
+        if not same.same:
+            return Verdict(_FATES[same.word], same.why)
+        return self._locked(key)
+
+    def _locked(self, key: str) -> Verdict | None:
+        sighting = self.seen[key]
         meets_lock = self._respects_locks or self._expected[key].version is not None
         if meets_lock and sighting.lock is not None:
             self.locks[key] = sighting.lock
             return Verdict(Fate.LOCKED, str(sighting.lock))
         return None
 
+    def _decide_by_version(self, keys: Sequence[str]) -> None:
+        """Of what only its time makes doubtful, let the listing of its versions decide.
 
-def difference(expected: Expected, etag: str, size: int, modified: datetime | None) -> str | None:
-    """Say in what an object differs from the one that was judged, or None when in nothing.
+        A listing dates an object as the listing did that had seen it, and names the version that
+        the HEAD has named.
+        """
+        doubtful = [key for key in keys if self._has_version(key)]
+        if not doubtful:
+            return
+        with ThreadPoolExecutor(min(THREADS, len(doubtful))) as pool:
+            compared = dict(zip(doubtful, pool.map(self._as_listed, doubtful), strict=True))
+        for key, same in compared.items():
+            del self._verdicts[key]
+            verdict = self._locked(key) if same.same else Verdict(_FATES[same.word], same.why)
+            if verdict is not None:
+                self._verdicts[key] = verdict
 
-    ETags may be spelled in several ways, and times rounded in several: see `agreement` and
-    `is_same_time`. A size alone is no identity: where neither ETag nor time is known twice, nobody
-    can tell. A weak ETag is only believed with the same size, which is asked first.
-    """
-    etags = agreement(expected.etag, etag)
-    if size != expected.size:
-        return f"its size was {expected.size} and is {size}" + (
-            f", with the ETag {etag}: something in front of the server rewrites its answers"
-            if etags == "weakly"
-            else ""
+    def _has_version(self, key: str) -> bool:
+        verdict, sighting = self._verdicts.get(key), self.seen.get(key)
+        return (
+            verdict is not None
+            and verdict.fate is Fate.UNDECIDED
+            and sighting is not None
+            and sighting.version not in (None, "", NULL_VERSION)
         )
-    if etags == "different":
-        return f"its ETag was {expected.etag} and is {etag}"
-    if expected.modified >= 0 and modified is not None:
-        apart = int(modified.timestamp()) - expected.modified // 1000
-        if apart and (etags == "unknown" or not is_same_time(expected.modified, modified)):
-            return f"it was written {apart} seconds later than the one that was seen"
-    elif etags == "unknown":
-        return "neither ETag nor time is known of both, so it may be another object by now"
-    return None
+
+    def _as_listed(self, key: str) -> Comparison:
+        doubt = self._verdicts[key].reason
+        version = self.seen[key].version
+        listed = versions_of(self._client, self._bucket, key)
+        if isinstance(listed, StorageError):
+            return Comparison(
+                "undecided",
+                f"{doubt}; its versions would tell, which takes s3:ListBucketVersions: {listed}",
+            )
+        for it in listed.versions:
+            if it.latest and it.identifier == version and not it.marker:
+                return compare(expected(self._expected[key]), found(it))
+        return Comparison("undecided", f"{doubt}; its versions do not tell")
 
 
-def is_same_time(seen: int, modified: datetime) -> bool:
-    """Whether two times of one key, of the same size and ETag, may be of one object.
-
-    They may in the same second, since some servers list milliseconds and cut them off in HEAD, and
-    some round in one of the two. So up to `ROUNDED_BY` is the same time, but only of an object that
-    is old. Whoever wrote the same bytes again, after they had been seen and judged, did so long
-    after the first time; a second write within two seconds of it was over before anybody looked.
-    Of an object that is younger, that cannot be told, and the second counts.
-
-    Args:
-        seen: Unix milliseconds.
-        modified: Of the other look.
-    """
-    apart = abs(int(modified.timestamp()) - seen // 1000)
-    if apart == 0:
-        return True
-    return apart <= ROUNDED_BY and time.time() - modified.timestamp() >= OLD
+_FATES = {"another": Fate.CHANGED, "undecided": Fate.UNDECIDED}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 from filejobs_dagster.objects.client import read_versioning
+from filejobs_dagster.objects.identity import NULL_VERSION
 from filejobs_dagster.objects.keys import needs_single_delete
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.client import Versioning
     from filejobs_dagster.objects.etags import Agreement
-
-NULL_VERSION = "null"
-"""The identifier of a version that was written while the bucket kept none."""
 
 ConditionalDelete = Literal["honoured", "single only", "batch only", "ignored", "unsupported"]
 """What a server makes of a deletion that names the ETag: it obeys, in requests for one object, for
@@ -35,6 +33,8 @@ class Abilities:
         seconds_apart: By which its listing and its HEAD differ on the time of one object; None
             when its listing did not show that object.
         etags: How the two agree on its ETag.
+        lists_uploads: False when it has a multipart upload and does not list it below its prefix;
+            None when nobody knows.
     """
 
     conditional: ConditionalDelete | None = None
@@ -42,6 +42,7 @@ class Abilities:
     folds_slashes: bool = False
     seconds_apart: int | None = 0
     etags: Agreement = "same"
+    lists_uploads: bool | None = None
 
 
 _KNOWN: WeakKeyDictionary[S3Client, dict[str, Abilities]] = WeakKeyDictionary()

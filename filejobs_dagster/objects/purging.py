@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.book.outcomes import DeletionStopped, Fate
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import THREADS
-from filejobs_dagster.objects.judgement import difference, is_same_time
+from filejobs_dagster.objects.identity import compare, found, is_same_time, milliseconds
+from filejobs_dagster.objects.identity import expected as as_expected
 from filejobs_dagster.objects.locks_of import lock_of, locks_are_readable
 from filejobs_dagster.objects.sending import Deleting
 from filejobs_dagster.objects.targets import Target, Verdict
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from filejobs_dagster.objects.fates import Fates
-    from filejobs_dagster.objects.judgement import Judgement
+    from filejobs_dagster.objects.judgement import LastQuestion
     from filejobs_dagster.objects.targets import Expected
 
 _GONE = (Fate.DELETED, Fate.ALREADY_GONE)
@@ -71,10 +72,11 @@ class Purging:
         bucket: str,
         ours: Sequence[tuple[str, Expected]],
         *,
-        judgement: Judgement,
+        judgement: LastQuestion,
         before_request: Callable[[], None],
         wait: wait_base,
         fates: Fates,
+        whole: bool = False,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -86,7 +88,10 @@ class Purging:
             before_request: Proves that the caller may delete.
             wait: Between tries.
             fates: Where what became of each key is written down.
+            whole: True where nothing was seen of the keys, because a row that is gone has named
+                them: whatever they hold goes, delete markers and what lies behind them included.
         """
+        self._whole = whole
         self._client = client
         self._bucket = bucket
         self._ours = ours
@@ -136,7 +141,7 @@ class Purging:
         with ThreadPoolExecutor(min(THREADS, len(ours))) as pool:
             found = list(pool.map(self._versions_of, ours))
         for (text, expected), versions in zip(ours, found, strict=True):
-            verdict = _first_look(expected, versions)
+            verdict = _first_look(None if self._whole else expected, versions)
             if isinstance(verdict, Verdict):
                 self._fates.settle(expected.key, verdict)
                 continue
@@ -213,29 +218,41 @@ class Purging:
 
 
 def _first_look(
-    expected: Expected, found: VersionsOfKey | StorageError
+    expected: Expected | None, listed: VersionsOfKey | StorageError
 ) -> Verdict | tuple[Version, Sequence[Version], bool]:
-    """The current version, the older ones, and whether those are all; or why none may go."""
-    if isinstance(found, StorageError):
+    """The current version, the older ones, and whether those are all; or why none may go.
+
+    Without what is expected, a delete marker is a current version like any other.
+    """
+    if isinstance(listed, StorageError):
         advice = "; listing versions takes s3:ListBucketVersions"
         return Verdict(
             Fate.FAILED,
-            f"{found}{advice if found.code == 'AccessDenied' else ''}",
-            found.code,
+            f"{listed}{advice if listed.code == 'AccessDenied' else ''}",
+            listed.code,
         )
     # Each once: pages of some servers overlap, and the current version must not be among the older.
-    by_identifier = {version.identifier: version for version in reversed(found.versions)}
+    by_identifier = {version.identifier: version for version in reversed(listed.versions)}
     latest = [version for version in by_identifier.values() if version.latest]
     current = latest[0] if len(latest) == 1 else None
     older = [it for it in reversed(by_identifier.values()) if it is not current]
-    if current is None or current.marker:
-        return _not_there(hidden=current is not None, any_version=bool(found.versions))
-    differs = difference(expected, current.etag, current.size, current.modified)
-    if differs is None and any(_is_newer(version, expected) for version in older):
-        differs = "a version was written after the one that was seen"
-    if differs is not None:
-        return Verdict(Fate.CHANGED, differs)
-    return current, older, found.complete
+    if expected is None and current is not None:
+        return current, older, listed.complete
+    if expected is None or current is None or current.marker:
+        return _not_there(hidden=current is not None, any_version=bool(listed.versions))
+    changed = _changed(expected, current, older)
+    return (current, older, listed.complete) if changed is None else changed
+
+
+def _changed(expected: Expected, current: Version, older: Sequence[Version]) -> Verdict | None:
+    same = compare(as_expected(expected), found(current, current.identifier))
+    if same.word == "undecided":
+        return Verdict(Fate.UNDECIDED, same.why)
+    if not same.same:
+        return Verdict(Fate.CHANGED, same.why)
+    if any(_is_newer(version, expected) for version in older):
+        return Verdict(Fate.CHANGED, "a version was written after the one that was seen")
+    return None
 
 
 def _not_there(*, hidden: bool, any_version: bool) -> Verdict:
@@ -247,5 +264,6 @@ def _not_there(*, hidden: bool, any_version: bool) -> Verdict:
 def _is_newer(version: Version, expected: Expected) -> bool:
     if version.modified is None or expected.modified < 0:
         return False
-    later = int(version.modified.timestamp()) > expected.modified // 1000
-    return later and not is_same_time(expected.modified, version.modified)
+    written = milliseconds(version.modified)
+    later = written // 1000 > expected.modified // 1000
+    return later and not is_same_time(expected.modified, written)

@@ -6,18 +6,22 @@ PRIVATE to the gate: use `Gate.remove`.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NoReturn
 
 from filejobs_dagster.book.outcomes import DeletionStopped, Disproven, Fate, StorageRejected
+from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
-from filejobs_dagster.objects.heads import Present, look_at_targets
-from filejobs_dagster.objects.judgement import Judgement, difference
+from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
+from filejobs_dagster.objects.identity import compare, expected, found
+from filejobs_dagster.objects.judgement import Judgement
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
 from filejobs_dagster.objects.locks_of import lock_of
 from filejobs_dagster.objects.purging import STILL_THERE, Purging
 from filejobs_dagster.objects.sending import Deleting
-from filejobs_dagster.objects.targets import Target, Verdict
+from filejobs_dagster.objects.targets import Target, Verdict, as_it_is
+from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.objects.pace import Pace
     from filejobs_dagster.objects.targets import Expected
+    from filejobs_dagster.objects.versions import VersionsOfKey
 
 SPOT_CHECKED = 20
 """So many of each thousand that were reported gone are looked for again."""
@@ -64,6 +69,8 @@ class Removing:
         self._wait = wait
         self._pace = pace
         self._fates = Fates()
+        # As each was when its deletion was sent: what comes after is compared with that.
+        self._seen: dict[str, Present] = {}
 
     def run(self) -> Outcomes[bytes]:
         """Everything, a thousand at a time.
@@ -78,11 +85,14 @@ class Removing:
                 continue
             exact = [one for one in ours if one[1].version is not None]
             others = [one for one in ours if one[1].version is None]
-            self._delete(exact)
+            above = self._above_others(exact)
             if self._manner.purges:
-                self._purge(others)
+                self._purge([*others, *above])
             else:
+                self._hide(above)
                 self._delete(others)
+                self._delete([one for one in above if not self._fates.knows(one[1].key)])
+            self._delete([one for one in exact if one not in above])
             self._spot_check(dict(ours))
         return self._so_far()
 
@@ -98,21 +108,22 @@ class Removing:
                 self._fates.settle(orphan.key, Verdict(Fate.KEPT, reason))
 
     def _judgement(self, ours: Sequence[tuple[str, Expected]]) -> Judgement:
-        expected = dict(ours)
+        orphans = dict(ours)
         return Judgement(
             self._client,
             self._bucket,
             ours,
-            admit=lambda keys: self._admit([expected[key] for key in keys]),
+            admit=lambda keys: self._admit([orphans[key] for key in keys]),
             pace=self._pace,
             respects_locks=self._manner.purges,
+            seen=self._seen,
         )
 
     def _delete(self, ours: Sequence[tuple[str, Expected]]) -> None:
         """One deletion for each key; without a version, a bucket that keeps some adds markers."""
         if not ours:
             return
-        expected = dict(ours)
+        orphans = dict(ours)
         judgement = self._judgement(ours)
         work = Deleting(
             self._client,
@@ -128,13 +139,53 @@ class Removing:
         except DeletionStopped as error:
             stopped = error
         for target, verdict in work.verdicts.items():
-            orphan = expected[target.key]
+            orphan = orphans[target.key]
             final, lock = self._as_it_is(target, verdict, judgement)
             self._fates.settle(orphan.key, final, lock)
             if final.fate is Fate.DELETED:
                 self._fates.free(orphan.key, orphan.size)
         if stopped is not None:
             self._stop(stopped)
+
+    def _above_others(self, exact: Sequence[tuple[str, Expected]]) -> list[tuple[str, Expected]]:
+        """Those of the versions that are current, with older ones behind them.
+
+        Were such a version deleted by itself, the older one would come back to life as the object.
+        Where the versions cannot be listed, none is taken for alone.
+        """
+        if not exact:
+            return []
+        with ThreadPoolExecutor(min(THREADS, len(exact))) as pool:
+            try:
+                listed = list(
+                    pool.map(lambda one: versions_of(self._client, self._bucket, one[0]), exact)
+                )
+            except StorageRejected as error:
+                self._stop(error)
+        return [one for one, it in zip(exact, listed, strict=True) if _is_above(one[1], it)]
+
+    def _hide(self, ours: Sequence[tuple[str, Expected]]) -> None:
+        """Put a delete marker above current versions, so that no older one follows them."""
+        if not ours:
+            return
+        judgement = self._judgement(ours)
+        work = Deleting(
+            self._client,
+            self._bucket,
+            [Target(key) for key, _ in ours],
+            before_request=self._before_request,
+            wait=self._wait,
+            supervisor=judgement,
+        )
+        try:
+            work.run()
+        except DeletionStopped as error:
+            self._stop(error)
+        orphans = dict(ours)
+        for target, verdict in work.verdicts.items():
+            if verdict.fate not in (Fate.DELETED, Fate.MARKED):
+                key = orphans[target.key].key
+                self._fates.settle(key, verdict, judgement.locks.get(target.key))
 
     def _condition(self, key: str, orphan: Expected) -> str | None:
         # A version's identifier names its bytes more closely than any ETag.
@@ -152,14 +203,9 @@ class Removing:
                 if lock is not None:
                     return Verdict(Fate.LOCKED, str(lock), unsettled=verdict.unsettled), lock
             return verdict, lock
-        if verdict.fate not in (Fate.DELETED, Fate.MARKED):
-            return verdict, lock
-        # By the bucket too: some answers leave DeleteMarker out.
-        if self._manner.leaves_bytes(judgement.versions.get(target.key)):
-            return Verdict(Fate.MARKED), None
-        # Where versions are suspended, the marker takes the place of the bytes.
-        suspended = self._manner.versioning == "suspended"
-        return (Verdict(Fate.DELETED) if suspended else verdict), None
+        before = judgement.seen.get(target.key)
+        versions = {} if before is None else {target.key: before.version}
+        return as_it_is(target, verdict, self._manner, versions), lock
 
     def _purge(self, ours: Sequence[tuple[str, Expected]]) -> None:
         if not ours:
@@ -212,17 +258,20 @@ class Removing:
         return [
             target.key
             for target, it in seen.items()
-            if isinstance(it, Present) and self._is_what_was_removed(ours[target.key], it)
+            if isinstance(it, Present)
+            and self._is_what_was_removed(target.key, ours[target.key], it)
         ]
 
-    def _is_what_was_removed(self, orphan: Expected, found: Present) -> bool:
-        if difference(orphan, found.etag, found.size, found.modified) is None:
+    def _is_what_was_removed(self, key: str, orphan: Expected, now: Present) -> bool:
+        before = self._seen.get(key)
+        seen = expected(orphan) if before is None else found(before, before.version)
+        if compare(seen, found(now, now.version)).same:
             return True
         # Of a purged key, whatever is older than what was seen has come back to life.
         return (
             self._manner.purges
-            and found.modified is not None
-            and int(found.modified.timestamp()) < orphan.modified // 1000
+            and now.modified is not None
+            and int(now.modified.timestamp()) < orphan.modified // 1000
         )
 
     def _so_far(self) -> Outcomes[bytes]:
@@ -230,3 +279,11 @@ class Removing:
 
     def _stop(self, error: DeletionStopped) -> NoReturn:
         raise type(error)(error.reason, self._so_far()) from (error.__cause__ or error)
+
+
+def _is_above(orphan: Expected, listed: VersionsOfKey | StorageError) -> bool:
+    if isinstance(listed, StorageError):
+        return True
+    latest = any(it.latest and it.identifier == orphan.version for it in listed.versions)
+    others = [it for it in listed.versions if it.identifier != orphan.version]
+    return latest and not all(it.marker for it in others)

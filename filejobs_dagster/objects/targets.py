@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
+    from filejobs_dagster.objects.manner import Manner
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -139,3 +141,26 @@ class Unsupervised:
 
     def throttled(self) -> None:
         """Leave it to the pauses between tries."""
+
+
+def as_it_is(
+    target: Target, verdict: Verdict, manner: Manner, versions: Mapping[str, str | None]
+) -> Verdict:
+    """The verdict, with marked and deleted told apart by what the bucket does, too.
+
+    Some answers leave DeleteMarker out; and where versions are suspended, the marker that an answer
+    names takes the place of the bytes.
+
+    Args:
+        target: Which.
+        verdict: As the server's answer has it.
+        manner: Of the bucket.
+        versions: The versions that were current before, by key, as a HEAD named them; without an
+            entry where nobody has looked.
+    """
+    if target.version is not None or verdict.fate not in (Fate.DELETED, Fate.MARKED):
+        return verdict
+    if manner.leaves_bytes(versions.get(target.key)):
+        return Verdict(Fate.MARKED)
+    looked = manner.versioning == "suspended" and target.key in versions
+    return Verdict(Fate.DELETED) if looked else verdict

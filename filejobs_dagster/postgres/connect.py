@@ -21,11 +21,20 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from psycopg.errors import Diagnostic
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
+
+Reachable: TypeAlias = "Connection | Callable[[], Connection]"
+"""A connection, or what gives the one that is open by now: a run makes its own anew."""
+
+
+def reached(at: Reachable) -> Connection:
+    """The connection that is meant at this moment."""
+    return at if isinstance(at, psycopg.Connection) else at()
+
 
 APPLICATION_NAME_BYTES = 63
 """PostgreSQL cuts `application_name` here (NAMEDATALEN - 1)."""

@@ -69,7 +69,7 @@ class ReferenceCheck:
 
     def __init__(
         self,
-        connection: psycopg.Connection[Any],
+        connection: psycopg.Connection[Any] | Callable[[], psycopg.Connection[Any]],
         sources: Sequence[Source] = (),
         *,
         schema: str = "public",
@@ -80,7 +80,8 @@ class ReferenceCheck:
 
         Args:
             connection: Outside a transaction at each call. A connection with uncommitted changes
-                would see rows as gone that others still see.
+                would see rows as gone that others still see. Or what gives one, made anew where
+                it had broken: a question that met a broken one is then asked once more.
             sources: The operator's queries, in addition to the project's own tables.
             schema: Where the project's own tables are. The operator's SQL is run with the
                 connection's own search path.
@@ -91,7 +92,9 @@ class ReferenceCheck:
         Raises:
             ReferencesUnknown: A source's SQL is not one query.
         """
-        self._connection = connection
+        self._give = connection if callable(connection) else lambda: connection
+        self._once_more = callable(connection)
+        self._connection: psycopg.Connection[Any] | None = None
         self._own = OWN_TABLES
         queries = [OperatorQuery(source) for source in sources]
         self._queries = tuple(query for query in queries if query.url is None)
@@ -203,6 +206,17 @@ class ReferenceCheck:
         wanted = [key for key in dict.fromkeys(keys) if key]
         if not wanted:
             return {}
+        try:
+            return self._judged(wanted, forms, claims)
+        except ReferencesUnknown:
+            broken = self._connection is not None and self._connection.closed
+            if not (broken and self._once_more):
+                raise
+        return self._judged(wanted, forms, claims)
+
+    def _judged(
+        self, wanted: Sequence[str], forms: ReferenceForms, claims: Sequence[Claim]
+    ) -> dict[str, str]:
         near_to = _Spelled(wanted, forms)
         for cursor, tables, queries in self._by_database():
             for table in tables:
@@ -254,6 +268,8 @@ class ReferenceCheck:
         self,
     ) -> Iterator[tuple[psycopg.RawCursor[TupleRow], Sequence[OwnTable], Sequence[OperatorQuery]]]:
         """What is asked of each database, with a cursor in a transaction there."""
+        with _answering("the project's own tables"):
+            self._connection = self._give()
         with self._transaction(self._connection) as cursor:
             yield cursor, self._own, self._queries
         for url, queries in self._elsewhere.items():

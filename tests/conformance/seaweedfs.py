@@ -78,7 +78,7 @@ class SeaweedFS:
                     *(f"-master.port={master}", f"-volume.port={volume}"),
                     *("-filer", f"-filer.port={filer}"),
                     *("-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}"),
-                    *("-volume.max=50", "-master.volumeSizeLimitMB=64"),
+                    *("-volume.max=200", "-master.volumeSizeLimitMB=64"),
                 ],
                 stdout=output,
                 stderr=subprocess.STDOUT,

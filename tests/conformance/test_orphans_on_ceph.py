@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
 from filejobs_dagster.door.probe import probe
+from filejobs_dagster.objects.identity import compare, expected
 from filejobs_dagster.objects.manner import Abilities, Manner, manner_of
 from filejobs_dagster.objects.targets import Expected
 from tests.conformance.gateway import listed, put, set_policy, statement, versions
@@ -55,7 +57,7 @@ def suspend(client: S3Client, bucket: str) -> None:
 
 def test_this_server_ignores_conditions_and_the_probe_says_so(owner: S3Client, bucket: str) -> None:
     found = probe(owner, bucket, "filejobs-adopted.json")
-    assert found.abilities == Abilities(conditional="ignored")
+    assert found.abilities == Abilities(conditional="ignored", lists_uploads=True)
     assert found.leftover is None
     assert listed(owner, bucket) == []
 
@@ -66,6 +68,30 @@ def test_the_probe_leaves_nothing_behind_where_versions_are_kept(
     assert probe(owner, versioned_bucket, "filejobs-adopted.json").leftover is None
     left = versions(owner, versioned_bucket)
     assert (left.kept, left.marked) == (frozenset(), [])
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_tags_and_acls_that_came_later_make_no_other_object_of_a_version(
+    owner: S3Client, versioned_bucket: str, connection: psycopg.Connection, purge: bool
+) -> None:
+    put(owner, versioned_bucket, ["files/acl", "files/again", "files/tagged"])
+    orphans = as_listed(owner, versioned_bucket)
+    time.sleep(2.1)
+    tags = {"TagSet": [{"Key": "some", "Value": "tag"}]}
+    owner.put_object_tagging(Bucket=versioned_bucket, Key="files/tagged", Tagging=tags)  # type: ignore[arg-type]
+    owner.put_object_acl(Bucket=versioned_bucket, Key="files/acl", ACL="public-read")
+    put(owner, versioned_bucket, ["files/again"])
+    for key in ("files/tagged", "files/acl"):
+        # CONTROL: by size, ETag and time alone nobody could tell, in any run.
+        orphan, now = orphans[key], seen(owner, versioned_bucket, key)
+        assert compare(expected(orphan), expected(now)).word == "undecided"
+
+    gate = gate_on(owner, connection, versioned_bucket)
+    removal = gate.remove(list(orphans.values()), no_proof_needed, Manner("enabled", purge))
+
+    assert sorted(removal.removed()) == [b"files/acl", b"files/tagged"]
+    assert list(removal.undecided) == [b"files/again"]
+    assert listed(owner, versioned_bucket) == ["files/again"]
 
 
 def test_a_changed_object_stays_although_the_server_ignores_conditions(

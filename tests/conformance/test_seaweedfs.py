@@ -56,7 +56,7 @@ def sweep(installation: Installation) -> Sweeper:
 
 def test_the_probe_finds_it_out_and_leaves_nothing(seaweedfs: SeaweedFS, bucket: str) -> None:
     found = probe(seaweedfs.client, bucket, MARKER)
-    assert found.abilities == Abilities("honoured", folds_slashes=True)
+    assert found.abilities == Abilities("honoured", folds_slashes=True, lists_uploads=True)
     assert found.leftover is None
     assert listed(seaweedfs.client, bucket) == []
 

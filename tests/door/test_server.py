@@ -82,7 +82,7 @@ def test_looking_tries_nothing_and_the_first_live_run_tries_once(at_the_door: At
     assert at_the_door.written == []
     assert at_the_door.runs_live() > 0
     assert {*at_the_door.written} == {"filejobs-adopted/test.json.probe-object/x"}
-    assert at_the_door.known() == Abilities("single only")
+    assert at_the_door.known() == Abilities("single only", lists_uploads=True)
     assert at_the_door.runs_live() == 0
     assert "only in requests for one object" in Server().look(at_the_door.look)
     assert at_the_door.installation.keys() == set()
@@ -121,4 +121,4 @@ def test_where_it_could_not_be_tried_what_was_known_stays_and_else_the_worst_is_
     at_the_door.installation.execute("UPDATE bucket_adoption SET probed_server = 'another'")
     monkeypatch.setattr(module, "probe", fails)
     at_the_door.runs_live()
-    assert at_the_door.known() == Abilities("single only")
+    assert at_the_door.known() == Abilities("single only", lists_uploads=True)

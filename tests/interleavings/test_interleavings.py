@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.references.claims import Claim
     from tests.interleavings.stepping import SteppedRun
 
@@ -117,9 +118,11 @@ class BelievingGate(Gate):
         self,
         keys: Sequence[str],
         before_bytes: Callable[[], None],
+        manner: Manner | None = None,
         *,
         claims: Sequence[Claim] = (),
     ) -> Outcomes[str]:
+        del manner
         admission = self.admit(keys, claims=claims)
         before_bytes()
         if admission.admitted:

@@ -67,11 +67,11 @@ class Collector:
         def body(run: RunContext) -> Outcome:
             table = reservation_source(settings)
             with (
-                ReferenceCheck(run.connection, bucket.sources) as checks,
-                opened_source(table, run.database, run.connection) as source,
+                ReferenceCheck(run.connected, bucket.sources) as checks,
+                opened_source(table, run.database, lambda: run.connection) as source,
             ):
                 gate = Gate(self.client, bucket, checks)
-                storage = Storage(bucket.bucket, self.client, gate, checks)
+                storage = Storage(bucket.bucket, self.client, gate, checks, bucket.purge_versions)
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(
                     run,

@@ -9,6 +9,7 @@ import pytest
 
 from filejobs_dagster.embedded.s3 import EmbeddedS3
 from filejobs_dagster.jobs.collecting.removal import Removal
+from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.migrate import migrate
@@ -109,3 +110,65 @@ def test_storage_that_goes_down_in_the_middle_stops_the_claiming(
     [progress] = own.progress()
     assert progress["detail"]["objects_left"] == 10
     assert own.value("SELECT count(*) FROM file") == 10, "no further row was claimed"
+
+
+def away_between_claim_and_bytes(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]
+) -> None:
+    """As in a restart of the database: every session is gone, those of the run's locks too."""
+    delete_bytes = Removal.remove
+
+    def restart(self: Any, keys: Any) -> None:
+        with self._context.lease._guard:
+            installation.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            # Before a heartbeat takes the locks again.
+            then()
+        delete_bytes(self, keys)
+
+    monkeypatch.setattr(Removal, "remove", restart)
+
+
+def test_a_database_that_was_away_between_claim_and_bytes_leaves_none_of_them(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        installation.reserve(f"files/{number}")
+    away_between_claim_and_bytes(installation, monkeypatch, lambda: None)
+
+    outcome = collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 3
+    assert installation.keys() == set()
+
+
+def test_control_on_the_broken_connection_the_bytes_are_left_without_their_rows(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.reserve("files/a")
+    away_between_claim_and_bytes(installation, monkeypatch, lambda: None)
+    monkeypatch.setattr(RunContext, "connected", lambda self: self.connection)
+
+    assert not collect().ok
+    assert (installation.has_row("files/a"), installation.has_object("files/a")) == (False, True)
+
+
+def test_where_another_run_has_begun_meanwhile_the_bytes_stay(
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.reserve("files/a")
+
+    def another_run() -> None:
+        monkeypatch.undo()
+        installation.client.put_object(Bucket=installation.bucket, Key="files/a", Body=b"new")
+        assert collect().ok
+
+    away_between_claim_and_bytes(installation, monkeypatch, another_run)
+
+    outcome = collect()
+
+    assert "another live run of the job has begun since" in str(outcome.error)
+    assert installation.has_object("files/a")

@@ -10,7 +10,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
-from filejobs_dagster.objects import judgement, sending
+from filejobs_dagster.objects import identity, sending
 from filejobs_dagster.objects.client import make_client
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
@@ -166,7 +166,7 @@ def test_what_differs_in_spelling_or_rounding_only_is_the_same_object(
     says: Callable[..., None],
 ) -> None:
     # No object of a test is an hour old.
-    monkeypatch.setattr(judgement, "OLD", -10.0)
+    monkeypatch.setattr(identity, "OLD", -10.0)
     client = _saying(installation, says)
     sweep = Sweeper(installation, client)
     sweep.seen_before("files/a", "files/b", "files/c")
@@ -200,5 +200,6 @@ def test_an_object_that_is_young_may_be_another_one_a_second_later(
     sweep = Sweeper(installation, _saying(installation, _later))
     sweep.seen_before("files/a")
     outcome = sweep()
-    assert outcome.detail["fates"] == {"changed meanwhile": 1}
+    assert outcome.detail["fates"] == {"undecided": 1}
+    assert outcome.detail["swept"] is False
     assert installation.has_object("files/a")

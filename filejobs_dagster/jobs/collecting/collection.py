@@ -148,6 +148,8 @@ class Collection(ABC, Generic[AnyItem]):
     def _work(self, begins: datetime, before: datetime) -> None:
         """Batch after batch, live or dry."""
         self._began = self._context.now()
+        if self._context.live:
+            self._removal.prepare()
         work = self._claim_batch if self._context.live else self._report_batch
         for batch in self._batches(begins, before):
             work(batch, begins, before)

@@ -53,6 +53,11 @@ def class_of(it: ItemOutcome[str]) -> tuple[str, Meaning]:
     """The class of a claimed row's object, and what it means: the row itself is gone."""
     if it.fate is Fate.KEPT:
         return KEPT + it.reason, Meaning.DONE
+    if it.fate is Fate.LOCKED:
+        # It goes as an orphan, once its lock is over.
+        return KEPT + it.fate.value, Meaning.DONE
+    if it.fate is Fate.PURGED:
+        return Fate.DELETED.value, Meaning.DONE
     if it.fate.value in LET_GO:
         return it.fate.value, Meaning.DONE
     return BYTES_LEFT, Meaning.LEFT

@@ -15,6 +15,7 @@ from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.collecting.detail import BYTES_LEFT, DERIVED, class_of
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.objects.measure import measure
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ WHERE_THE_KEYS_ARE = (
     "and the audit event objects.delete.intent of the batch names the keys; taking such objects "
     "away is the task of storage_orphans."
 )
+
+
+def _without_absent(
+    outcomes: Outcomes[str], unseen: Sequence[str]
+) -> tuple[Outcomes[str], list[str]]:
+    """Tell apart the keys behind which nothing was, of those of which a HEAD saw nothing."""
+    there = {it.key for it in outcomes if it.fate is not Fate.ALREADY_GONE}
+    absent = [key for key in unseen if key not in there]
+    return Outcomes(tuple(it for it in outcomes if it.key not in set(absent))), absent
 
 
 class Removal:
@@ -53,7 +63,23 @@ class Removal:
         self._storage = storage
         self._books = books
         self._absent = absent
+        self._manner = Manner()
         self.derived: frozenset[str] = frozenset()
+
+    def prepare(self) -> None:
+        """Ask how this bucket removes, before anything is claimed.
+
+        Raises:
+            JobFailed: All versions are to go, and the server does not say whether it keeps any.
+        """
+        try:
+            self._manner = manner_of(
+                self._storage.client,
+                self._storage.bucket,
+                purge_versions=self._storage.purge_versions,
+            )
+        except VersioningUnknown as error:
+            raise JobFailed(f"{error} Nothing was claimed.") from error
 
     def sizes(self, keys: Sequence[str]) -> Mapping[str, int | None]:
         """Size by key; None where no object is there; no entry where it is not known.
@@ -94,9 +120,12 @@ class Removal:
         try:
             self._context.prove_alive()
             sizes = self._sizes_if_known(keys)
-            absent = [key for key in keys if sizes.get(key, 0) is None]
-            present = [key for key in keys if sizes.get(key, 0) is not None]
-            outcomes = self._storage.gate.delete(present, self._context.prove_alive)
+            unseen = [key for key in keys if sizes.get(key, 0) is None]
+            # Behind a delete marker, which a HEAD takes for no object, versions may lie.
+            absent = [] if self._manner.purges else unseen
+            present = [key for key in keys if self._manner.purges or sizes.get(key, 0) is not None]
+            outcomes = self._storage.gate.delete(present, self._context.prove_alive, self._manner)
+            outcomes, absent = _without_absent(outcomes, unseen)
         except DeletionStopped as stopped:
             self._stop(keys, absent, sizes, stopped)
         self._note(absent, outcomes, sizes)
@@ -147,12 +176,15 @@ class Removal:
             if it.fate is Fate.UNANSWERED:
                 continue
             fate, means = class_of(it)
+            if it.fate is Fate.PURGED:
+                # With all its versions: more than what was measured.
+                sizes = {**sizes, it.key: it.freed}
             self.note(
                 fate,
                 it.key,
                 means,
                 why=it.reason if means is Meaning.LEFT else None,
-                sizes=sizes if it.fate in (Fate.DELETED, Fate.MARKED) else None,
+                sizes=sizes if it.fate in (Fate.DELETED, Fate.MARKED, Fate.PURGED) else None,
             )
         self._books.totals.note_refusals(outcomes)
 
@@ -170,10 +202,10 @@ class Removal:
         return self._books.event_of_batch(
             "objects.delete.result",
             **absent_rows,
-            deleted=len(outcomes.deleted),
+            deleted=len(outcomes.of(Fate.DELETED, Fate.PURGED)),
             marked=len(outcomes.marked),
             already_gone=list(outcomes.already_gone),
-            kept=outcomes.kept,
+            kept=outcomes.kept | {key: str(lock) for key, lock in outcomes.locked.items()},
             failed=outcomes.failed,
             **facts,
         )
@@ -189,7 +221,7 @@ class Removal:
         done: Outcomes[str] = stopped.so_far
         went = self._books.event_of_batch(
             "objects.delete.result",
-            deleted=list(done.deleted),
+            deleted=list(done.of(Fate.DELETED, Fate.PURGED)),
             failed=done.failed,
             stopped=stopped.reason,
         )

@@ -21,9 +21,11 @@ class Storage:
         client: For sizes; it deletes nothing.
         gate: The only way to delete.
         references: The gate's sources, asked before each deletion.
+        purge_versions: Whether all versions of an object go, where the bucket keeps some.
     """
 
     bucket: str
     client: S3Client
     gate: Gate
     references: ReferenceCheck
+    purge_versions: bool = False

@@ -61,7 +61,9 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
 
 def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
     with has.storage(run_context) as at:
-        storage = Storage(at.bucket.bucket, at.client, at.gate, at.references)
+        storage = Storage(
+            at.bucket.bucket, at.client, at.gate, at.references, at.bucket.purge_versions
+        )
         return run(run_context, request, storage)
 
 

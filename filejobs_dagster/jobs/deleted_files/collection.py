@@ -55,7 +55,7 @@ class Collection(collection.Collection[DeletedFile]):
     def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
         self._request = request
         self._files = FileTable(request.restore_window)
-        self._derived = DerivedObjects(request.derived, context.connection)
+        self._derived = DerivedObjects(request.derived, lambda: context.connection)
         self._derived_keys: Keys[str] = ()
         self._outlived: Keys[str] = ()
         books = Bookkeeping(

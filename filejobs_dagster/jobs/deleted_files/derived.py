@@ -18,6 +18,7 @@ from filejobs_dagster.jobs.collecting.refused import (
     refusing,
 )
 from filejobs_dagster.jobs.deleted_files.key_tables import key_tables, tables_in
+from filejobs_dagster.postgres.connect import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.deleted_files.settings import DerivedSettings
-    from filejobs_dagster.postgres.connect import Connection
+    from filejobs_dagster.postgres.connect import Reachable
 
     Raw = psycopg.RawCursor[TupleRow]
 
@@ -42,9 +43,9 @@ class DerivedObjects:
     parenthesis stands on a line of its own, so that a comment at the end cannot swallow it.
     """
 
-    def __init__(self, queries: Sequence[DerivedSettings], connection: Connection) -> None:
+    def __init__(self, queries: Sequence[DerivedSettings], connection: Reachable) -> None:
         self._queries = tuple(queries)
-        self._connection = connection
+        self._reachable = connection
 
     def __bool__(self) -> bool:
         """True when there is any query."""
@@ -121,7 +122,7 @@ class DerivedObjects:
     @contextmanager
     def _raw(self) -> Iterator[Raw]:
         """Resolve names as the role does; what follows finds the project's tables again."""
-        with psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor:
+        with psycopg.RawCursor(reached(self._reachable), row_factory=tuple_row) as cursor:
             cursor.execute("SELECT current_setting('search_path')")
             (projects,) = cursor.fetchone() or ("",)
             cursor.execute("SET LOCAL search_path TO DEFAULT")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from filejobs_dagster.jobs.multipart_uploads.statements import CLEANED, CLEANED_OF
+from filejobs_dagster.jobs.multipart_uploads.statements import AT_WORK, CLEANED, CLEANED_OF
 from filejobs_dagster.objects.multipart import MultipartUpload
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ class KnownUploads:
                 yield MultipartUpload(key, upload_id, initiated=None)
             if len(rows) < ROWS_AT_ONCE:
                 return
+
+    def at_work(self, most: int) -> list[MultipartUpload]:
+        """Some of the uploads whose rows are not done, whoever began last first."""
+        with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
+            rows = cursor.execute(AT_WORK, {"most": most}).fetchall()
+        return [MultipartUpload(key, upload_id, initiated=None) for key, upload_id in rows]
 
     def among(self, uploads: Sequence[MultipartUpload]) -> set[tuple[str, str]]:
         """Key and id of those uploads that `each` yields, too."""

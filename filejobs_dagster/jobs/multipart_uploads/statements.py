@@ -1,4 +1,4 @@
-"""The SQL of the job: rows of `upload` that were cleaned lately and had a multipart upload."""
+"""The SQL of the job: rows of `upload` that have a multipart upload, or had one lately."""
 
 from __future__ import annotations
 
@@ -24,4 +24,14 @@ SELECT storage_key, upload_id
    AND cleaned_at >= %(since)s
    AND cleaned_at < %(until)s
    AND upload_id IS NOT NULL
+"""
+
+# Along the small indexes of each state; whoever began last is the likeliest to be there still.
+AT_WORK = """
+SELECT storage_key, upload_id
+  FROM upload
+ WHERE state IN ('writing', 'uncertain', 'cleanup')
+   AND upload_id IS NOT NULL
+ ORDER BY activity_at DESC
+ LIMIT %(most)s
 """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import Meaning, Totals
+from filejobs_dagster.door.server import BLIND
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts, as_item
 from filejobs_dagster.jobs.multipart_uploads.detail import (
@@ -24,9 +25,11 @@ from filejobs_dagster.jobs.multipart_uploads.judging import Judge
 from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
 from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
+from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.listing import ListingFailed
-from filejobs_dagster.objects.multipart import list_uploads
+from filejobs_dagster.objects.manner import abilities_of
+from filejobs_dagster.objects.multipart import PartsUnknown, list_parts, list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
 from filejobs_dagster.objects.prefixes import apart
 from filejobs_dagster.references.unknown import ReferencesUnknown
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.objects.multipart import MultipartUpload
+
+UPLOADS_TO_LOOK_FOR = 20
+"""Where nothing is listed, so many uploads are asked for by the ids of rows that are not done."""
 
 
 MOST_AGAIN = 10_000
@@ -62,6 +68,8 @@ class Sweep:
         self._setbacks = Setbacks(context, storage.entry)
         self._again: list[Due] = []
         self._failed_again = 0
+        self._listed = 0
+        self._finding: str | None = None
 
     def run(self) -> Outcome:
         """Everything, from the cutoff to the outcome.
@@ -137,15 +145,47 @@ class Sweep:
                 listed = self._without(known, prefix)
                 if not self._take(listed, judge.listed, aborts, "listing"):
                     break
+            else:
+                self._finding = self._not_listed(known)
         self._take_again(aborts)
         if self._books.stopped is None:
             self._setbacks.forget_old()
+
+    def _not_listed(self, known: KnownUploads) -> str | None:
+        """Why an empty listing says nothing: the server has uploads that it does not list."""
+        storage, bucket = self._storage, self._storage.bucket.bucket
+        if abilities_of(storage.client, bucket).lists_uploads is False:
+            return f"the server {BLIND}"
+        if self._listed:
+            return None
+        for upload in known.at_work(UPLOADS_TO_LOOK_FOR):
+            if storage.gate.owned(upload.key) is None and self._is_hidden(upload):
+                return (
+                    f"the server lists no multipart upload, and has the one of a row (key "
+                    f"{display_key(upload.key)}); it {BLIND}"
+                )
+        return None
+
+    def _is_hidden(self, upload: MultipartUpload) -> bool:
+        """True when the upload is there, and a listing taken after that does not show it."""
+        client, bucket = self._storage.client, self._storage.bucket.bucket
+        try:
+            if list_parts(client, bucket, upload.key, upload.upload_id) is None:
+                return False
+            prefix = next(it for it in self._prefixes() if upload.key.startswith(it))
+            listed = list_uploads(client, bucket, prefix)
+            if any(it.upload_id == upload.upload_id for it in listed):
+                return False
+            return list_parts(client, bucket, upload.key, upload.upload_id) is not None
+        except PartsUnknown:
+            return False
 
     def _without(self, known: KnownUploads, prefix: str) -> Iterator[MultipartUpload]:
         """The uploads of a listing, without those that are asked for by their ids anyway."""
         client, bucket = self._storage.client, self._storage.bucket.bucket
         listed = list_uploads(client, bucket, prefix)
         while batch := list(islice(listed, self._request.batch_size)):
+            self._listed += len(batch)
             rows = known.among(batch)
             yield from (it for it in batch if (it.key, it.upload_id) not in rows)
 
@@ -246,6 +286,9 @@ class Sweep:
         self._context.log.info("%s", explained)
         return books.outcome(
             oldest_left=None if active is None else active + self._request.idle_for,
+            went=gone(totals),
+            dropped={UNDATED: totals.classes[UNDATED]},
+            finding=self._finding,
             error=self._nothing_worked(),
             explained=explained,
             progress={"phase": "done"},
@@ -266,6 +309,8 @@ class Sweep:
             parts.append(f"{left:,} are left because storage refused")
         if self._books.stopped is not None:
             parts.append(f"it stopped because of {self._books.stopped}")
+        if self._finding is not None:
+            parts.append(self._finding)
         return "; ".join(parts) + "."
 
     def _nothing_worked(self) -> str | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+from filejobs_dagster.objects.identity import milliseconds
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Intended:
         size: Bytes.
         modified: As the listing said it.
         first_seen: When a run first saw it without a reference.
+        reason: Why an earlier run could not remove it; None when none tried.
     """
 
     key: bytes
@@ -25,11 +29,17 @@ class Intended:
     size: int
     modified: datetime
     first_seen: datetime
+    reason: str | None = None
 
     @property
     def modified_milliseconds(self) -> int:
         """Unix milliseconds."""
         return milliseconds(self.modified)
+
+    @property
+    def kind(self) -> str:
+        """The kind of that reason; empty without one."""
+        return (self.reason or "").split(":", 1)[0]
 
 
 @dataclass(frozen=True)
@@ -56,12 +66,29 @@ class Waiting:
     Attributes:
         count: How many.
         bytes: Their bytes.
-        since: When the first of them was first seen; None without any.
+        since: When the first of them was first seen by the present rules; None without any.
+        by_other_rules: Those of them that were seen for long enough, and judged by other rules.
+        seen_since: When the first of these was first seen; None without any.
     """
 
     count: int
     bytes: int
     since: datetime | None
+    by_other_rules: int = 0
+    seen_since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PutOff:
+    """Orphans that could not be removed and are not tried again yet.
+
+    Attributes:
+        count: How many.
+        since: When the first of them was first seen.
+    """
+
+    count: int
+    since: datetime
 
 
 @dataclass(frozen=True)
@@ -94,8 +121,3 @@ class Aside:
     key: bytes
     reason: str
     not_before: datetime | None = None
-
-
-def milliseconds(at: datetime) -> int:
-    """A moment as a listing has it: unix milliseconds, cut."""
-    return (at - _EPOCH) // timedelta(milliseconds=1)

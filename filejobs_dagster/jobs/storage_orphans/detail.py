@@ -8,6 +8,8 @@ from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from filejobs_dagster.book.outcomes import ItemOutcome, Outcomes
     from filejobs_dagster.book.totals import Totals
 
@@ -16,6 +18,10 @@ MARKED = Fate.MARKED.value
 PURGED = Fate.PURGED.value
 ALREADY_GONE = Fate.ALREADY_GONE.value
 CHANGED = "changed meanwhile"
+UNDECIDED = Fate.UNDECIDED.value
+UNSEEN = Fate.UNSEEN.value
+GHOST = "ghost"
+"""The listing shows it run after run, and a HEAD says that there is no such object."""
 LOCKED = Fate.LOCKED.value
 FAILED = Fate.FAILED.value
 WON_BY_OTHERS = "being referenced"
@@ -30,6 +36,8 @@ _MEANS = {
     Fate.DELETED: Meaning.DONE,
     Fate.MARKED: Meaning.DONE,
     Fate.PURGED: Meaning.DONE,
+    Fate.UNDECIDED: Meaning.PASSED_OVER,
+    Fate.UNSEEN: Meaning.PASSED_OVER,
     Fate.FAILED: Meaning.LEFT,
 }
 
@@ -51,17 +59,40 @@ class OrphansDetail(ItemsDetail, total=False):
     objects_left: int
 
 
-def note_outcomes(totals: Totals, outcomes: Outcomes[bytes]) -> None:
-    """Count what became of a batch, as far as it is known."""
+def note_outcomes(
+    totals: Totals, outcomes: Outcomes[bytes], before: Mapping[bytes, str] | None = None
+) -> None:
+    """Count what became of a batch, as far as it is known.
+
+    Args:
+        totals: Where.
+        outcomes: Of the batch.
+        before: For keys that an earlier run could not remove, the kind of its reason.
+    """
+    before = before or {}
     for it in outcomes:
         totals.freed += it.freed
         if it.fate is not Fate.UNANSWERED:
             totals.more["versions"] += it.versions
             means = _MEANS.get(it.fate, Meaning.STAYS)
-            totals.note(_class_of(it), it.key, means, why=_why(it))
+            fate = GHOST if _is_ghost(it, before) else _class_of(it)
+            totals.note(fate, it.key, means, why=_why(it))
     # A batch of which storage let anything go begins the count anew, whatever else it refused.
-    in_a_row = totals.refused_in_a_row + len(outcomes.failed)
+    in_a_row = totals.refused_in_a_row + len(refused(outcomes, before))
     totals.refused_in_a_row = 0 if outcomes.let_go else in_a_row
+
+
+def refused(outcomes: Outcomes[bytes], before: Mapping[bytes, str]) -> dict[bytes, str]:
+    """What storage refused, with reasons; `before` as in `note_outcomes`.
+
+    What an earlier run could not look at says nothing new of the server.
+    """
+    unseen = {key: why for key, why in outcomes.unseen.items() if before.get(key) != UNSEEN}
+    return outcomes.failed | unseen
+
+
+def _is_ghost(it: ItemOutcome[bytes], before: Mapping[bytes, str]) -> bool:
+    return it.fate is Fate.ALREADY_GONE and before.get(it.key) == GHOST
 
 
 def _class_of(it: ItemOutcome[bytes]) -> str:
@@ -106,6 +137,6 @@ def detail_of(totals: Totals) -> OrphansDetail:
             "already_gone": fates[ALREADY_GONE],
             "versions_purged": totals.more["versions"],
             "bytes_freed": totals.freed,
-            "objects_left": totals.left + totals.intended,
+            "objects_left": totals.left + fates[UNDECIDED] + fates[UNSEEN] + totals.intended,
         }
     return detail

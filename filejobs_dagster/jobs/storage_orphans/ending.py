@@ -7,8 +7,17 @@ from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.bookkeeping import LIMIT, nothing_worked
+from filejobs_dagster.book.totals import KEPT
 from filejobs_dagster.jobs.storage_orphans import detail
-from filejobs_dagster.jobs.storage_orphans.detail import LOCKED
+from filejobs_dagster.jobs.storage_orphans.detail import (
+    ALREADY_GONE,
+    CHANGED,
+    GHOST,
+    LOCKED,
+    UNDECIDED,
+    UNSEEN,
+    WON_BY_OTHERS,
+)
 from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans.candidates import Due, Waiting
+    from filejobs_dagster.jobs.storage_orphans.candidates import Due, PutOff, Waiting
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.settings import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
@@ -61,6 +70,7 @@ class Ending:
         """
         books, totals, how = self._books, self._books.totals, self._how
         due, waiting = self._marks.tally(how.confirmed_before)
+        put_off = self._marks.put_off()
         if books.stopped == LIMIT and not due.count:
             books.stopped = None
         would = self._would(due) if marked and not self._context.live else None
@@ -75,26 +85,58 @@ class Ending:
             ),
         }
         oldest: datetime | None = None
+        # Nobody has decided that these may stay.
+        open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN)]
         if self._context.live:
+            since = (due.since, totals.oldest_left, waiting.seen_since)
             oldest = min(
-                [moment for moment in (due.since, totals.oldest_left) if moment is not None],
+                [*(it for it in since if it is not None), *(it.since for it in open_ones)],
                 default=None,
             )
             facts |= {
                 "deferred": due.count,
                 "deferred_bytes": due.bytes,
                 "deferred_oldest": as_text(due.oldest),
+                "put_off": {kind: it.count for kind, it in put_off.items()},
             }
         facts |= would or {}
         facts["progress"] = {"phase": "done"}
-        facts["explained"] = self._explained(due, waiting, would)
+        facts["explained"] = self._explained(due, waiting, would, put_off)
         self._context.log.info("%s", facts["explained"])
         return books.outcome(
             oldest_left=None if oldest is None else oldest + self._request.confirm_after,
-            unswept=how.reviewed or due.count > 0,
+            unswept=how.reviewed or bool(due.count or open_ones or waiting.by_other_rules),
+            went=totals.acted,
+            dropped={} if due.count else self._dropped(put_off),
+            finding=self._alternation(waiting),
             error=self._nothing_worked(),
             **facts,
         )
+
+    def _alternation(self, waiting: Waiting) -> str | None:
+        """Why orphans wait anew for ever; None when they do not."""
+        if not waiting.by_other_rules:
+            return None
+        alternate = self._marks.alternation()
+        if alternate is None:
+            return None
+        return f"{counted(waiting.by_other_rules)} wait anew: {alternate}"
+
+    def _dropped(self, put_off: Mapping[str, PutOff]) -> dict[str, int]:
+        """Candidates that dropped out, in this run and in those before it, by the reason."""
+        fates = self._books.totals.classes
+        found = {
+            fate: count
+            for fate, count in fates.items()
+            if fate in (CHANGED, WON_BY_OTHERS) or fate.startswith(KEPT)
+        }
+        for kind in (UNDECIDED, UNSEEN, GHOST):
+            if kind in put_off:
+                found[kind] = put_off[kind].count
+        if GHOST in found:
+            # What was gone for the first time is a ghost only when it is listed once more.
+            found[GHOST] -= fates[ALREADY_GONE]
+        return found
 
     def _would(self, due: Due) -> dict[str, Any]:
         """What a live run would have removed at this moment."""
@@ -111,7 +153,13 @@ class Ending:
             facts["would_free_bytes"] = size
         return facts
 
-    def _explained(self, due: Due, waiting: Waiting, would: Mapping[str, int] | None) -> str:
+    def _explained(
+        self,
+        due: Due,
+        waiting: Waiting,
+        would: Mapping[str, int] | None,
+        put_off: Mapping[str, PutOff],
+    ) -> str:
         """A sentence or two for whoever wonders why nothing, or not everything, was removed."""
         if self._how.first:
             did = (
@@ -133,6 +181,7 @@ class Ending:
             )
         if locked := self._books.totals.classes[LOCKED]:
             parts.append(f"{locked:,} are locked")
+        parts += [f"{it.count:,} are put off: {kind}" for kind, it in put_off.items()]
         return "; ".join(parts) + "."
 
     def _did(self, due: Due) -> str:

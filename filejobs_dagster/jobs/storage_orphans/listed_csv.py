@@ -14,6 +14,7 @@ from dateutil.parser import isoparse
 
 from filejobs_dagster.jobs.storage_orphans.keys_in_lists import NotAKey, escape_key, unescape_key
 from filejobs_dagster.objects.etags import strong
+from filejobs_dagster.objects.identity import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -222,11 +223,11 @@ def _as_line(row: dict[str, str]) -> Line:
     )
 
 
-def moment_as_text(milliseconds: int) -> str:
+def moment_as_text(at: int) -> str:
     """Write a listing's time with its milliseconds; nothing when it is unknown."""
-    if milliseconds < 0:
+    if at < 0:
         return ""
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    moment = _EPOCH + timedelta(milliseconds=at)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -236,4 +237,4 @@ def _moment_from_text(text: str) -> int:
     moment = isoparse(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has lost its time zone")
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return milliseconds(moment)

@@ -6,14 +6,22 @@ earlier run did not mark, and nothing whose mark this run's own pass did not ren
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from contextlib import nullcontext
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.breakers import EarlierPass
-from filejobs_dagster.jobs.storage_orphans.candidates import Candidate, Due, Intended, Waiting
+from filejobs_dagster.jobs.storage_orphans.candidates import (
+    Candidate,
+    Due,
+    Intended,
+    PutOff,
+    Waiting,
+)
+from filejobs_dagster.objects import identity
 from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.postgres.locks import exclusive_lock, is_held
 from filejobs_dagster.postgres.rows import one
@@ -61,6 +69,7 @@ class Marks:
             "bucket": bucket,
             "fingerprint": fingerprint,
             "run_id": context.identity.run_id,
+            "job": context.identity.job,
         }
 
     def interrupted(self) -> list[bytes]:
@@ -178,17 +187,10 @@ class Marks:
     def tally(self, confirmed_before: datetime) -> tuple[Due, Waiting]:
         """Count what may be deleted now, and the orphans that have to be seen for longer."""
         due, waiting = Due(0, 0, None, None), Waiting(0, 0, None)
+        values = self._confirming(confirmed_before)
         for after, through in self._steps():
             with self._reading() as cursor:
-                cursor.execute(
-                    statements.TALLY,
-                    {
-                        **self._values,
-                        "confirmed_before": confirmed_before,
-                        "after": after,
-                        "through": through,
-                    },
-                )
+                cursor.execute(statements.TALLY, {**values, "after": after, "through": through})
                 row = one(cursor)
             due = Due(
                 due.count + int(row[0]),
@@ -200,19 +202,50 @@ class Marks:
                 waiting.count + int(row[4]),
                 waiting.bytes + int(row[5]),
                 _earliest(waiting.since, row[6]),
+                waiting.by_other_rules + int(row[7]),
+                _earliest(waiting.seen_since, row[8]),
             )
         return due, waiting
+
+    def put_off(self) -> dict[str, PutOff]:
+        """Orphans of this pass that are not tried again yet, by the kind of their reason."""
+        found: dict[str, PutOff] = {}
+        for after, through in self._steps():
+            with self._reading() as cursor:
+                cursor.execute(
+                    statements.ASIDE, {**self._values, "after": after, "through": through}
+                )
+                rows = cursor.fetchall()
+            for kind, count, since in rows:
+                known = found.get(kind, PutOff(0, since))
+                found[kind] = PutOff(known.count + count, min(known.since, since))
+        return found
+
+    def alternation(self) -> str | None:
+        """That the last pass judged by other rules, and one before it by the present ones."""
+        with self._reading() as cursor:
+            row = cursor.execute(statements.ALTERNATION, self._values).fetchone()
+        if row is None:
+            return None
+        other, other_at, holder, earlier, earlier_at = row
+        return (
+            f"sources and rules change to and fro: run {earlier} ({earlier_at:%Y-%m-%d %H:%M}) "
+            f"judged by the present ones, the last run {other} ({other_at:%Y-%m-%d %H:%M}"
+            f"{'' if holder is None else f', {holder}'}) by others. Orphans are confirmed by one "
+            "set of rules only, so none ever goes: compare the filejobs.yaml of the hosts on which "
+            "the job runs (sources, owns, protect, shape, rewrites)"
+        )
 
     def next_candidates(
         self, after: Candidate | None, confirmed_before: datetime, most: int
     ) -> list[Candidate]:
         """The marks behind a place in the order of the drain, oldest first, due or not."""
+        values = self._confirming(confirmed_before)
         with self._reading() as cursor:
             cursor.execute(
                 statements.NEXT,
                 {
-                    **self._values,
-                    "confirmed_before": confirmed_before,
+                    **values,
                     "after": _BEGINNING if after is None else after.modified,
                     "after_key": b"" if after is None else after.key,
                     "most": most,
@@ -222,11 +255,9 @@ class Marks:
 
     def due_among(self, keys: Sequence[bytes], confirmed_before: datetime) -> list[bytes]:
         """Those of the keys that may be deleted now, in the order given."""
+        values = self._confirming(confirmed_before)
         with self._reading() as cursor:
-            cursor.execute(
-                statements.DUE_AMONG,
-                {**self._values, "keys": list(keys), "confirmed_before": confirmed_before},
-            )
+            cursor.execute(statements.DUE_AMONG, {**values, "keys": list(keys)})
             due = {bytes(row[0]) for row in cursor.fetchall()}
         return [key for key in keys if key in due]
 
@@ -237,10 +268,8 @@ class Marks:
         confirmed_before: datetime,
     ) -> list[Intended]:
         """Say that these will be deleted; returns those that nobody is referring to."""
-        cursor.execute(
-            statements.INTEND,
-            {**self._values, "keys": list(keys), "confirmed_before": confirmed_before},
-        )
+        values = self._confirming(confirmed_before, cursor)
+        cursor.execute(statements.INTEND, {**values, "keys": list(keys)})
         won = [Intended(bytes(row[0]), *row[1:]) for row in cursor.fetchall()]
         return sorted(won, key=lambda one_of: (one_of.modified, one_of.key))
 
@@ -288,6 +317,18 @@ class Marks:
             },
         )
 
+    def _confirming(
+        self, confirmed_before: datetime, cursor: psycopg.Cursor[TupleRow] | None = None
+    ) -> dict[str, Any]:
+        """What the statements need that ask which marks are confirmed."""
+        values = {**self._values, "confirmed_before": confirmed_before}
+        with nullcontext(cursor) if cursor is not None else self._reading() as asked:
+            young = asked.execute(statements.YOUNG_RUNS, values).fetchall()
+        return values | {
+            "young_runs": [run for run, _ in young],
+            "judged_at": [at for _, at in young],
+        }
+
     def _reading(self) -> Any:
         return self._context.database.transaction(self._context.connection, read_only=True)
 
@@ -302,6 +343,8 @@ class Marks:
             "etags": [etag_text(orphan.etag) for orphan in orphans],
             "sizes": [orphan.size for orphan in orphans],
             "modified": [orphan.modified for orphan in orphans],
+            "most_apart": identity.ROUNDED_BY,
+            "old": timedelta(seconds=identity.OLD),
         }
         with self._context.database.transaction(self._context.connection) as cursor:
             cursor.execute(statements.RENEW, values)

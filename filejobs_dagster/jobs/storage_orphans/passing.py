@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.storage_orphans.candidates import milliseconds
 from filejobs_dagster.jobs.storage_orphans.classification import (
     Classification,
     ClassificationProgress,
@@ -15,6 +14,7 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
+from filejobs_dagster.objects.identity import milliseconds
 from filejobs_dagster.objects.listing import (
     ListingFailed,
     ListingProgress,

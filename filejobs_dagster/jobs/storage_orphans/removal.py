@@ -15,7 +15,12 @@ from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans import detail
 from filejobs_dagster.jobs.storage_orphans.candidates import Aside
-from filejobs_dagster.jobs.storage_orphans.detail import UNANSWERED, WON_BY_OTHERS, note_outcomes
+from filejobs_dagster.jobs.storage_orphans.detail import (
+    GHOST,
+    UNANSWERED,
+    WON_BY_OTHERS,
+    note_outcomes,
+)
 from filejobs_dagster.jobs.storage_orphans.keys_in_lists import named, reasons
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
 from filejobs_dagster.ledger.progress import GivenUp
@@ -27,7 +32,7 @@ from filejobs_dagster.postgres.transient import trying_again
 from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     import psycopg
@@ -50,6 +55,10 @@ WHY_STOPPED: Mapping[StopKind, str] = book.WHY_STOPPED | {
 
 LOOK_AT_A_HOLD_AGAIN = timedelta(days=1)
 """A legal hold has no end of its own, and asking every hour would be noise."""
+
+LATEST_AGAIN = timedelta(days=30)
+"""What could not be decided is looked at again after as long as it has been an orphan already, so
+later and later: a day after the first time at the earliest, and at the latest after so long."""
 
 BETWEEN_PROOFS = 5.0
 """Seconds between two proofs that the run is alive, while it waits."""
@@ -215,7 +224,7 @@ class Drain:
             self._stop(intended, stopped, asked=asked)
         self._settle(intended, outcomes)
         refused = self._books.refused_as_a_whole(
-            outcomes.failed,
+            detail.refused(outcomes, _kinds(intended)),
             len(intended),
             "No further batch was begun. Check the bucket's permissions.",
         )
@@ -235,13 +244,15 @@ class Drain:
     def _settle(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
         """Write what became of the intent: marks, totals and audit in one transaction."""
         event = self._count(intended, outcomes)
-        self._books.commit_result(event, partial(self._settle_marks, outcomes=outcomes))
+        self._books.commit_result(
+            event, partial(self._settle_marks, intended=intended, outcomes=outcomes)
+        )
 
     def _count(
         self, intended: Sequence[Intended], outcomes: Outcomes[bytes], **facts: object
     ) -> dict[str, Any]:
         """Count what became of the intent, and return the event that says it."""
-        note_outcomes(self._books.totals, outcomes)
+        note_outcomes(self._books.totals, outcomes, _kinds(intended))
         self._note_oldest_failed(intended, outcomes)
         return self._result(**_as_event(outcomes), **facts)
 
@@ -251,6 +262,7 @@ class Drain:
     def _settle_marks(
         self,
         cursor: psycopg.Cursor[psycopg.rows.TupleRow],
+        intended: Sequence[Intended],
         outcomes: Outcomes[bytes],
         unasked: Sequence[bytes] = (),
     ) -> None:
@@ -259,9 +271,10 @@ class Drain:
         self._marks.keep_intent(cursor, {it.key: it.reason for it in outcomes if it.unsettled})
         settled = Outcomes(tuple(it for it in outcomes if not it.unsettled))
         # What changed or became referenced is no candidate any more: it begins anew, if at all.
-        over = settled.of(Fate.ALREADY_GONE, Fate.CHANGED, Fate.KEPT)
+        over = settled.of(Fate.CHANGED, Fate.KEPT)
         self._marks.gone(cursor, [*settled.removed(), *over])
-        again = database_now(cursor) + LOOK_AT_A_HOLD_AGAIN
+        now = database_now(cursor)
+        again = now + LOOK_AT_A_HOLD_AGAIN
         self._marks.set_aside(
             cursor,
             "locked",
@@ -271,7 +284,7 @@ class Drain:
             ],
         )
         failed = [Aside(key, why) for key, why in settled.failed.items()]
-        self._marks.set_aside(cursor, "failed", failed)
+        self._marks.set_aside(cursor, "failed", [*failed, *_put_off(intended, settled, now)])
         self._marks.release(cursor, unasked)
 
     def _note_oldest_failed(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
@@ -304,7 +317,7 @@ class Drain:
         unasked = stopped.unanswered if stopped.kind == "references" and not asked else ()
         unwritten = self._books.try_result(
             self._count(intended, done, **facts, **named("unanswered", stopped.unanswered)),
-            partial(self._settle_marks, outcomes=done, unasked=unasked),
+            partial(self._settle_marks, intended=intended, outcomes=done, unasked=unasked),
         )
         raise JobFailed(
             f"{stopped.reason} Of the {len(intended):,} orphans of batch {self._books.batch}, "
@@ -346,6 +359,31 @@ class ProofNowAndThen:
             self._proven_at = time.monotonic()
 
 
+def _kinds(intended: Sequence[Intended]) -> dict[bytes, str]:
+    """For keys that an earlier run could not remove, the kind of its reason."""
+    return {one.key: one.kind for one in intended if one.kind}
+
+
+def _put_off(
+    intended: Sequence[Intended], settled: Outcomes[bytes], now: datetime
+) -> Iterator[Aside]:
+    """What nobody can decide, or look at, and what is listed without being there.
+
+    The mark of what is listed and not there stays: where the next listing does not show it, it is
+    cleared with all others, and where it does, it is a ghost.
+    """
+    first_seen = {one.key: one.first_seen for one in intended}
+    for it in settled:
+        if it.fate is Fate.ALREADY_GONE:
+            why = f"{GHOST}: it is listed, and a HEAD finds nothing"
+        elif it.fate in (Fate.UNDECIDED, Fate.UNSEEN):
+            why = f"{it.fate.value}: {it.reason}"
+        else:
+            continue
+        wait = min(max(now - first_seen[it.key], LOOK_AT_A_HOLD_AGAIN), LATEST_AGAIN)
+        yield Aside(it.key, why, now + wait)
+
+
 def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:
     """Counts of what went, and by name whatever was not simply deleted."""
     return {
@@ -356,6 +394,8 @@ def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:
         "bytes_freed": str(outcomes.freed),
         **named("already_gone", outcomes.already_gone),
         **reasons("changed", outcomes.changed),
+        **reasons("undecided", outcomes.undecided),
+        **reasons("unseen", outcomes.unseen),
         **reasons("locked", outcomes.locked),
         **reasons("failed", outcomes.failed),
         **reasons("kept", outcomes.kept),

@@ -17,6 +17,7 @@ from filejobs_dagster.jobs.storage_orphans.listed_csv import (
 )
 from filejobs_dagster.jobs.storage_orphans.marks import etag_text
 from filejobs_dagster.jobs.storage_orphans.settings import OLDEST_LIST
+from filejobs_dagster.objects.identity import Seen, compare
 from filejobs_dagster.settings.durations import format_duration
 from filejobs_dagster.streams import Cursor, Sorter
 
@@ -144,9 +145,15 @@ def _row(line: Line) -> _Row:
 
 def _agrees(orphan: Orphan, said: list[_Row]) -> bool:
     """The same object, and every line about it says remove."""
+    seen = Seen(etag_text(orphan.etag), orphan.size, _known(orphan.modified))
     return bool(said) and all(
-        row[1:] == (orphan.size, orphan.modified, etag_text(orphan.etag), 1) for row in said
+        remove and compare(Seen(etag, size, _known(modified)), seen).same
+        for _, size, modified, etag, remove in said
     )
+
+
+def _known(modified: int) -> int | None:
+    return modified if modified >= 0 else None
 
 
 def _portions(lines: Iterator[Line]) -> Iterator[list[Line]]:

@@ -12,16 +12,23 @@ _SEEN = """
 
 # A row that a client's transaction holds is passed by: that client is referring to the key. Its
 # sighting stays old, so this run cannot take it, and the pass clears it.
-# Another ETag, size or time is another object, and other rules are another judgement: both begin
-# to be seen now. What failed is tried again; a lock that still holds is left alone.
+# Another ETag, size or time is another object, which begins to be seen now: as in
+# `identity.compare`, whose rounding is given. Other rules are another judgement of the same one: it
+# has to be confirmed by them from this run on, and has been seen for as long as it has. What failed
+# is tried again; a lock that still holds, or a reason to wait, is left alone.
 # The range of the keys says nothing new, but keeps the planner from reading every candidate.
 RENEW = f"""
 WITH held AS (
     SELECT candidate.key, seen.etag, seen.size_bytes, seen.last_modified,
            candidate.etag = seen.etag
            AND candidate.size_bytes = seen.size_bytes
-           AND candidate.last_modified = seen.last_modified
-           AND candidate.fingerprint = %(fingerprint)s AS same
+           AND (candidate.last_modified = seen.last_modified
+                OR (seen.etag <> ''
+                    AND abs(extract(epoch FROM date_trunc('second', candidate.last_modified)
+                                               - date_trunc('second', seen.last_modified)))
+                        <= %(most_apart)s
+                    AND seen.last_modified <= %(at)s - %(old)s)) AS same,
+           candidate.fingerprint = %(fingerprint)s AS same_rules
       FROM {_SEEN}
       JOIN orphan_candidate AS candidate ON candidate.key = seen.key
      WHERE candidate.key BETWEEN %(first)s AND %(last)s
@@ -34,15 +41,15 @@ UPDATE orphan_candidate AS candidate
        size_bytes     = held.size_bytes,
        last_modified  = held.last_modified,
        first_seen_at  = CASE WHEN held.same THEN candidate.first_seen_at ELSE %(at)s END,
-       first_seen_run = CASE WHEN held.same THEN candidate.first_seen_run ELSE %(run_id)s END,
+       first_seen_run = CASE WHEN held.same AND held.same_rules
+                             THEN candidate.first_seen_run ELSE %(run_id)s END,
        sightings      = CASE WHEN held.same THEN candidate.sightings + 1 ELSE 1 END,
        -- The database's clock may have been set back meanwhile.
        last_seen_at   = greatest(%(at)s, CASE WHEN held.same THEN candidate.first_seen_at END),
        last_seen_run  = %(run_id)s,
        fingerprint    = %(fingerprint)s,
-       state          = CASE WHEN held.same AND candidate.state = 'locked'
-                                  AND candidate.not_before > %(at)s
-                             THEN 'locked' ELSE 'seen' END,
+       state          = CASE WHEN held.same AND candidate.not_before > %(at)s
+                             THEN candidate.state ELSE 'seen' END,
        reason         = CASE WHEN held.same THEN candidate.reason END,
        not_before     = CASE WHEN held.same THEN candidate.not_before END,
        intent_at      = NULL,
@@ -96,8 +103,25 @@ _CONFIRMED = """
    AND state = 'seen'
    AND last_seen_run = %(run_id)s
    AND first_seen_run <> %(run_id)s
+   AND first_seen_run <> ALL(%(young_runs)s::text[])
    AND first_seen_at <= %(confirmed_before)s
    AND fingerprint = %(fingerprint)s
+"""
+
+# Runs that have first judged since a moment: those of complete passes by the time of the pass, and
+# those that ended while they marked by their last sign of life.
+YOUNG_RUNS = """
+SELECT run_id, at
+  FROM orphan_pass
+ WHERE bucket = %(bucket)s AND at > %(confirmed_before)s
+ UNION ALL
+SELECT run_id, heartbeat_at
+  FROM job_progress
+ WHERE job = %(job)s
+   AND heartbeat_at > %(confirmed_before)s
+   AND NOT EXISTS (SELECT
+                     FROM orphan_pass
+                    WHERE bucket = %(bucket)s AND orphan_pass.run_id = job_progress.run_id)
 """
 
 # The order and the state are those of the partial index orphan_candidate_drain. Rows that are not
@@ -125,11 +149,11 @@ UPDATE orphan_candidate
                             FOR UPDATE SKIP LOCKED)
    AND {_CONFIRMED}
    AND key = ANY(%(keys)s::bytea[])
-RETURNING key, etag, size_bytes, last_modified, first_seen_at
+RETURNING key, etag, size_bytes, last_modified, first_seen_at, reason
 """  # noqa: S608 (our own text)
 
-# Of the orphans of this pass: those that may be deleted now, and those that nobody saw early
-# enough before.
+# Of the orphans of this pass: those that may be deleted now, those that nobody saw early enough
+# before, and of these again those that were seen early enough, and judged by other rules then.
 TALLY = f"""
 SELECT count(*) FILTER (WHERE is_due),
        coalesce(sum(size_bytes) FILTER (WHERE is_due), 0),
@@ -137,16 +161,55 @@ SELECT count(*) FILTER (WHERE is_due),
        min(first_seen_at) FILTER (WHERE is_due),
        count(*) FILTER (WHERE is_waiting),
        coalesce(sum(size_bytes) FILTER (WHERE is_waiting), 0),
-       min(first_seen_at) FILTER (WHERE is_waiting)
-  FROM (SELECT size_bytes, last_modified, first_seen_at, {_CONFIRMED} AS is_due,
-               (first_seen_run = %(run_id)s OR first_seen_at > %(confirmed_before)s) AS is_waiting
+       min(greatest(first_seen_at, judged_at)) FILTER (WHERE is_waiting),
+       count(*) FILTER (WHERE is_waiting AND first_seen_at <= %(confirmed_before)s),
+       min(first_seen_at) FILTER (WHERE is_waiting AND first_seen_at <= %(confirmed_before)s)
+  FROM (SELECT size_bytes, last_modified, first_seen_at, young.judged_at, {_CONFIRMED} AS is_due,
+               (first_seen_run = %(run_id)s
+                OR first_seen_run = ANY(%(young_runs)s::text[])
+                OR first_seen_at > %(confirmed_before)s) AS is_waiting
           FROM orphan_candidate
+          LEFT JOIN unnest(%(young_runs)s::text[], %(judged_at)s::timestamptz[])
+                        AS young (run_id, judged_at) ON young.run_id = first_seen_run
          WHERE key > %(after)s
            AND key <= %(through)s
            AND bucket = %(bucket)s
            AND state = 'seen'
            AND last_seen_run = %(run_id)s) AS seen
 """  # noqa: S608 (our own text)
+
+# Of the orphans of this pass: those that are not tried again yet, by the kind of their reason.
+ASIDE = """
+SELECT split_part(reason, ':', 1), count(*), min(first_seen_at)
+  FROM orphan_candidate
+ WHERE key > %(after)s
+   AND key <= %(through)s
+   AND bucket = %(bucket)s
+   AND state = 'failed'
+   AND not_before IS NOT NULL
+   AND last_seen_run = %(run_id)s
+ GROUP BY 1
+"""
+
+# The last pass, and one by the present rules that came before one by others: then rules alternate.
+ALTERNATION = """
+SELECT other.run_id, other.at, other_run.holder, earlier.run_id, earlier.at
+  FROM (SELECT run_id, at, fingerprint
+          FROM orphan_pass
+         WHERE bucket = %(bucket)s AND run_id <> %(run_id)s
+         ORDER BY at DESC
+         LIMIT 1) AS other
+  JOIN LATERAL (SELECT run_id, at
+                  FROM orphan_pass
+                 WHERE bucket = %(bucket)s
+                   AND fingerprint = %(fingerprint)s
+                   AND run_id <> %(run_id)s
+                   AND at < other.at
+                 ORDER BY at DESC
+                 LIMIT 1) AS earlier ON true
+  LEFT JOIN job_progress AS other_run ON other_run.run_id = other.run_id
+ WHERE other.fingerprint <> %(fingerprint)s
+"""
 
 DUE_AMONG = f"""
 SELECT key, size_bytes
@@ -281,5 +344,4 @@ SELECT key, first_seen_at
   FROM orphan_candidate
  WHERE bucket = %(bucket)s
    AND key = ANY(%(keys)b::bytea[])
-   AND fingerprint = %(fingerprint)s
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
 from filejobs_dagster.book.outcomes import StorageRejected
@@ -18,7 +18,15 @@ from filejobs_dagster.jobs.upload_cleanup.claims import (
     oldest_left,
     take_over,
 )
-from filejobs_dagster.jobs.upload_cleanup.detail import AMBIGUOUS, WOULD_COLLECT, detail_of
+from filejobs_dagster.jobs.upload_cleanup.detail import (
+    AMBIGUOUS,
+    CLEANED,
+    RETAINED,
+    SUPERSEDED,
+    WOULD_COLLECT,
+    detail_of,
+    dropped,
+)
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.reconciliation import Reconciliation
 from filejobs_dagster.jobs.upload_cleanup.removal import Batch
@@ -221,10 +229,14 @@ class Cleanup:
                     self._books.totals.note(HELD, row.key, Meaning.PASSED_OVER)
             of_window = oldest_left(cursor, span)
             oldest = oldest_left(cursor, Span.of(EVERYTHING, span.cutoff))
-            standing = left(cursor, most=MOST_COUNTED)
+            standing: dict[str, Any] = left(cursor, most=MOST_COUNTED)
+        totals = self._books.totals
+        went = sum(totals.classes[fate] for fate in (*CLEANED, RETAINED) if fate != SUPERSEDED)
         return self._books.outcome(
             oldest_left=oldest,
             unswept=of_window is not None,
+            went=went,
+            dropped=dropped(totals),
             error=self._nothing_worked(),
             cutoff=span.cutoff.isoformat(),
             **standing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.book.totals import ItemsDetail, Meaning
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ CLEANED = (DELETED, MARKED, ALREADY_GONE, SUPERSEDED, NEVER_ARRIVED)
 
 RETAINED = "retained"
 LEFT = "left for later"
+UNSEEN = Fate.UNSEEN.value
 DEAD = "dead letter"
 CLAIM_LOST = "claim lost"
 
@@ -37,6 +39,7 @@ MEANS = {
     **dict.fromkeys(
         (RETAINED, NOW_UNCERTAIN, RESOLVED_STORED, RESOLVED_CLEANUP, LOCK_OVER), Meaning.MOVED
     ),
+    UNSEEN: Meaning.PASSED_OVER,
     **dict.fromkeys((CLAIM_LOST, STILL_UNCERTAIN, STILL_RETAINED), Meaning.STAYS),
 }
 """What the classes mean; the others, and whatever the gate kept, are left."""
@@ -54,6 +57,15 @@ class CleanupDetail(ItemsDetail, total=False):
     taken_over: int
     bytes_freed: int
     untouched: int
+
+
+def dropped(totals: Totals) -> dict[str, int]:
+    """Rows that drop out; of another object under one key alone, that is what the word says.
+
+    Of many, the comparison is more likely to be at fault.
+    """
+    superseded = totals.classes[SUPERSEDED]
+    return {UNSEEN: totals.classes[UNSEEN], SUPERSEDED: superseded if superseded > 1 else 0}
 
 
 def detail_of(totals: Totals) -> CleanupDetail:

@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from filejobs_dagster.jobs.upload_cleanup.detail import ALREADY_GONE, NEVER_ARRIVED, SUPERSEDED
-from filejobs_dagster.objects.etags import agreement
+from filejobs_dagster.jobs.upload_cleanup.detail import (
+    ALREADY_GONE,
+    NEVER_ARRIVED,
+    SUPERSEDED,
+    UNSEEN,
+)
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.identity import Seen, compare, found, milliseconds
 from filejobs_dagster.objects.targets import Expected, Target
 
 if TYPE_CHECKING:
@@ -70,12 +75,19 @@ def look(
         row = targets[target]
         if isinstance(sighting, Absent):
             absent.append(row)
-        elif not isinstance(sighting, Present):
-            findings.failures.append((row, f"looking at the object: {sighting}"))
-        elif (another := _is_another(row, sighting)) is None:
-            findings.failures.append((row, _doubt(row, sighting)))
-        elif another:
+            continue
+        if not isinstance(sighting, Present):
+            findings.failures.append((row, f"{UNSEEN}: {sighting}"))
+            continue
+        same = compare(
+            Seen(row.etag, row.size, version=row.version),
+            found(sighting, sighting.version),
+            only_one=True,
+        )
+        if same.word == "another":
             findings.outcomes.append((row, SUPERSEDED))
+        elif same.word == "undecided":
+            findings.failures.append((row, same.why))
         elif sighting.lock is not None:
             findings.locked.append((row, sighting.lock))
             findings.sizes[row.id] = sighting.size
@@ -91,31 +103,9 @@ def look(
     return ready
 
 
-def _is_another(row: Upload, found: Present) -> bool | None:
-    """True when the object is not the one that was stored: somebody wrote under the same key.
-
-    None when a weak ETag agrees and the size does not bear it out: then nobody can tell.
-    """
-    etags = agreement(row.etag, found.etag)
-    if etags == "weakly":
-        return False if row.size == found.size else None
-    if etags == "unknown":
-        return row.size is not None and row.size != found.size
-    return etags == "different"
-
-
-def _doubt(row: Upload, found: Present) -> str:
-    size = "no size" if row.size is None else f"{row.size} bytes"
-    return (
-        f"the server answers with the weak ETag {found.etag} and {found.size} bytes, and the row "
-        f"has {row.etag} and {size}: whether it is that object cannot be told. Something in front "
-        "of the server rewrites its answers; let this client reach the server itself"
-    )
-
-
-def _expected(row: Upload, found: Present) -> Expected:
-    modified = -1 if found.modified is None else int(found.modified.timestamp() * 1000)
-    return Expected(row.key.encode(), found.etag, found.size, modified, version=row.version)
+def _expected(row: Upload, seen: Present) -> Expected:
+    modified = -1 if seen.modified is None else milliseconds(seen.modified)
+    return Expected(row.key.encode(), seen.etag, seen.size, modified, version=row.version)
 
 
 def _twins(client: S3Client, bucket: str, keys: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from filejobs_dagster.jobs.upload_cleanup.statements import BEGINNING, FIRST_ID
 from filejobs_dagster.jobs.upload_cleanup.verdicts import IsOpen, IsOver, IsStored, judge
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
-from filejobs_dagster.objects.manner import NULL_VERSION
+from filejobs_dagster.objects.identity import NULL_VERSION
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts
 from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.rows import one

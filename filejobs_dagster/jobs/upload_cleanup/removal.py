@@ -8,7 +8,7 @@ from filejobs_dagster.book import outcomes
 from filejobs_dagster.book.outcomes import DeletionStopped, Fate
 from filejobs_dagster.book.totals import MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.upload_cleanup.detail import ALREADY_GONE, DELETED, MARKED
+from filejobs_dagster.jobs.upload_cleanup.detail import ALREADY_GONE, DELETED, MARKED, UNSEEN
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.settling import Settling
 from filejobs_dagster.ledger.progress import GivenUp
@@ -123,7 +123,9 @@ class Batch:
             elif it.fate is Fate.CHANGED:
                 what = f"the object changed while it was looked at: {it.reason}"
                 found.failures.append((row, what))
-            elif it.fate is Fate.FAILED:
+            elif it.fate is Fate.UNSEEN:
+                found.failures.append((row, f"{UNSEEN}: {it.reason}"))
+            elif it.fate in (Fate.UNDECIDED, Fate.FAILED):
                 found.failures.append((row, it.reason))
         found.freed += removed.freed
 

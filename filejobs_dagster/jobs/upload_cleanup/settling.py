@@ -19,6 +19,7 @@ from filejobs_dagster.jobs.upload_cleanup.detail import (
     NEVER_ARRIVED,
     RETAINED,
     SUPERSEDED,
+    UNSEEN,
 )
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.ledger.sanitize import sanitize
@@ -115,7 +116,8 @@ class Settling:
         for row, reason in findings.kept:
             note(row, DEAD if row.id in written.dead else KEPT + reason, reason)
         for row, reason in (*findings.failures, *unanswered):
-            note(row, DEAD if row.id in written.dead else LEFT, reason)
+            left = UNSEEN if reason.startswith(UNSEEN) else LEFT
+            note(row, DEAD if row.id in written.dead else left, reason)
         for twin in findings.twins:
             totals.show(AMBIGUOUS, twin)
         totals.freed += findings.freed

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.etags import agreement
 from filejobs_dagster.objects.heads import Absent, Present
+from filejobs_dagster.objects.identity import Seen, compare, found
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -89,21 +89,14 @@ def judge(
     return IsOpen(what, min(max(missing, SOON), request.look_again))
 
 
-def _judge_object(row: Uncertain, found: Present, request: Request) -> Verdict:
-    differs = _difference(row, found)
-    if differs is None:
-        return IsStored(found)
+def _judge_object(row: Uncertain, there: Present, request: Request) -> Verdict:
+    same = compare(Seen(row.etag, row.size), found(there, there.version), only_one=True)
+    if same.same:
+        return IsStored(there)
+    differs = f"it is not the object that was to be stored: {same.why}"
     if row.cancelled:
         return IsOver(f"{differs}; it was cancelled, and the cleanup keeps what is another object")
     return IsOpen(
         f"{differs}: look at it, and cancel the upload if it is not the one that was to be stored",
         request.look_again,
     )
-
-
-def _difference(row: Uncertain, found: Present) -> str | None:
-    if agreement(row.etag, found.etag) == "different":
-        return f"the object's ETag is {found.etag} and was to be {row.etag}"
-    if row.size is not None and row.size != found.size:
-        return f"the object has {found.size} bytes and was to have {row.size}"
-    return None

@@ -79,10 +79,12 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
     with (
         has.storage(run_context) as at,
         opened_source(
-            reservation_source(has.settings), run_context.database, run_context.connection
+            reservation_source(has.settings), run_context.database, lambda: run_context.connection
         ) as source,
     ):
-        storage = Storage(at.bucket.bucket, at.client, at.gate, at.references)
+        storage = Storage(
+            at.bucket.bucket, at.client, at.gate, at.references, at.bucket.purge_versions
+        )
         return run(run_context, request, storage, source)
 
 

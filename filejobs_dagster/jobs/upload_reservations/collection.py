@@ -56,7 +56,7 @@ class Collection(collection.Collection[Reservation]):
     ) -> None:
         self._request = request
         self._source: ReservationSource = source or FileTable(
-            context.database, context.connection, candidates=CANDIDATES, claim=CLAIM
+            context.database, lambda: context.connection, candidates=CANDIDATES, claim=CLAIM
         )
         books = Bookkeeping(
             context,

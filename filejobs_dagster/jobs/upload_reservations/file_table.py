@@ -18,6 +18,7 @@ from filejobs_dagster.jobs.upload_reservations.statements import (
     oldest_left,
 )
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
-    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.connect import Connection, Database, Reachable
 
 
 class FileTable:
@@ -40,15 +41,19 @@ class FileTable:
     def __init__(
         self,
         database: Database,
-        connection: Connection,
+        connection: Reachable,
         *,
         candidates: str = CANDIDATES,
         claim: str = CLAIM,
     ) -> None:
         self._database = database
-        self._connection = connection
+        self._reachable = connection
         self._candidates = candidates
         self._claim = claim
+
+    @property
+    def _connection(self) -> Connection:
+        return reached(self._reachable)
 
     def _reading(self) -> Any:
         return self._database.transaction(self._connection, read_only=True)

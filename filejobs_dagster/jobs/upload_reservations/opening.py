@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
-    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.connect import Database, Reachable
 
 
 @contextmanager
 def opened_source(
-    settings: ReservationSourceSettings | None, database: Database, connection: Connection
+    settings: ReservationSourceSettings | None, database: Database, connection: Reachable
 ) -> Iterator[ReservationSource]:
     """The reservations of the settings, with a connection of their own where they need one.
 
     Args:
         settings: `jobs.upload_reservations.source`, or None for the table `file`.
         database: The project's own.
-        connection: An open connection to it.
+        connection: An open connection to it, or what gives the one that is open by now.
 
     Raises:
         DatabaseUnavailable: The source's own database cannot be reached.
@@ -37,5 +37,5 @@ def opened_source(
         yield OperatorTable(settings, database, connection)
     else:
         other = database.elsewhere(settings.database.url.reveal())
-        with closing_for_sure(other.connect(f"reservations {settings.name}")) as reached:
-            yield OperatorTable(settings, other, reached, records=(database, connection))
+        with closing_for_sure(other.connect(f"reservations {settings.name}")) as there:
+            yield OperatorTable(settings, other, there, records=(database, connection))

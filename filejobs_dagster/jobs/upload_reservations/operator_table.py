@@ -40,6 +40,7 @@ from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import reached
 from filejobs_dagster.postgres.replica_identity import HINT
 from filejobs_dagster.postgres.replica_identity import refusing as refusing_publications
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
-    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.connect import Connection, Database, Reachable
 
     Raw = psycopg.RawCursor[TupleRow]
 
@@ -68,9 +69,9 @@ class OperatorTable:
         self,
         settings: ReservationSourceSettings,
         database: Database,
-        connection: Connection,
+        connection: Reachable,
         *,
-        records: tuple[Database, Connection] | None = None,
+        records: tuple[Database, Reachable] | None = None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -82,7 +83,7 @@ class OperatorTable:
         """
         self._settings = settings
         self._database = database
-        self._connection = connection
+        self._reachable = connection
         self._records = records
         self._known_shape: Shape | None = None
         self._claim_leaves_none = False
@@ -91,6 +92,10 @@ class OperatorTable:
     def name(self) -> str:
         """What the settings call it."""
         return self._settings.name
+
+    @property
+    def _connection(self) -> Connection:
+        return reached(self._reachable)
 
     @property
     def elsewhere(self) -> bool:
@@ -241,7 +246,7 @@ class OperatorTable:
                     yield won, cursor
                 else:
                     database, connection = self._records
-                    with database.transaction(connection) as records:
+                    with database.transaction(reached(connection)) as records:
                         yield won, records
                     recorded = [row.key for row in won]
         except psycopg.Error as error:

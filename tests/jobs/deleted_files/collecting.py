@@ -68,9 +68,11 @@ class Files:
         )
 
         def body(run: Any) -> Outcome:
-            with ReferenceCheck(run.connection, bucket.sources) as checks:
+            with ReferenceCheck(run.connected, bucket.sources) as checks:
                 gate = Gate(self.client, bucket, checks)
-                storage = deleted_files.Storage(bucket.bucket, self.client, gate, checks)
+                storage = deleted_files.Storage(
+                    bucket.bucket, self.client, gate, checks, bucket.purge_versions
+                )
                 return deleted_files.run(run, request, storage)
 
         ticket = Ticket(identity, window=window, pace=QUICK)

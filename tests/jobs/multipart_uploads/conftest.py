@@ -77,7 +77,7 @@ class Sweeper:
         def body(run: RunContext) -> Outcome:
             if self.hook is not None:
                 self.hook(run)
-            with ReferenceCheck(run.connection, bucket.sources) as references:
+            with ReferenceCheck(run.connected, bucket.sources) as references:
                 gate = self.gate(self.client, bucket, references, wait=wait_none())
                 storage = Storage("uploads", bucket, self.client, gate, references)
                 return multipart_uploads.run(run, Request.model_construct(**limits), storage)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.door import clocks
+from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.multipart_uploads import aborts
 from tests.objects.multipart.server import NOW, MultipartServer, is_abort, is_listing
 from tests.objects.multipart.server import is_listing_of_parts as is_parts
@@ -18,7 +19,6 @@ from tests.objects.scripted import Answer, Request, errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from filejobs_dagster.jobs.context import RunContext
     from tests.jobs.multipart_uploads.conftest import Sweeper
     from tests.objects.scripted import ScriptedS3
 
@@ -305,7 +305,9 @@ def test_a_run_that_ended_between_intent_and_result_is_made_good_by_the_next(
         return None
 
     sweep.server.hooks = [die]
-    assert not sweep().ok
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(RunContext, "connected", lambda self: self.connection)
+        assert not sweep().ok
     assert len(sweep.events("multipart.abort.intent")) == 1
     sweep.server.hooks = []
     again = sweep()

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
 from filejobs_dagster.objects.gate import Admission, Gate
+from filejobs_dagster.objects.manner import abilities_of
 from tests.objects.multipart.server import NOW, Part, is_abort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.references.claims import Claim
     from tests.jobs.multipart_uploads.conftest import Sweeper
     from tests.objects.scripted import ScriptedS3
@@ -135,7 +138,12 @@ def test_an_upload_whose_key_a_reservation_or_a_source_of_the_operator_names_sta
         "INSERT INTO file (storage_key, upload_expires_at) VALUES ('files/reserved', now())"
     )
     sweep.installation.document["buckets"]["uploads"]["sources"] = [
-        {"name": "avatars", "sql": "select avatar_key from public.account"}
+        {
+            "name": "avatars",
+            "sql": "select avatar_key from public.account",
+            # Its only key is that of an upload at work, so nothing lies under it yet.
+            "keys_checked_by_hand": True,
+        }
     ]
     # The avatar that the new one is to replace.
     sweep.installation.client.put_object(
@@ -345,3 +353,42 @@ def test_a_part_that_comes_between_the_look_and_the_abort_keeps_its_upload(
     assert outcome.detail["classes"] == {"still active": 1}
     assert sweep.there == {upload_id}
     assert not any(map(is_abort, scripted.requests))
+
+
+# A server that lists none
+
+
+def test_a_server_that_lists_no_uploads_is_told_from_a_bucket_without_any(sweep: Sweeper) -> None:
+    hidden = []
+    for state in ("writing", "uncertain"):
+        key, upload_id = sweep.row(state)
+        hidden.append(sweep.server.begin(key, 5, upload_id=upload_id))
+        sweep.server.uploads[upload_id].listed = False
+
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert (outcome.acted, outcome.detail["swept"]) == (0, False)
+    assert "does not list multipart uploads" in outcome.detail["finding"]
+    assert "does not list multipart uploads" in sweep("dry").detail["explained"]
+
+    for upload_id in hidden:
+        sweep.server.uploads[upload_id].listed = True
+    outcome = sweep()
+    assert (outcome.detail["finding"], outcome.detail["swept"]) == (None, True)
+
+    def as_probed(_run: RunContext) -> None:
+        abilities_of(sweep.client, "acme").lists_uploads = False
+
+    sweep.hook = as_probed
+    assert "does not list" in sweep().detail["finding"], "as the probe has found it out"
+
+
+def test_control_an_empty_listing_alone_says_nothing_of_what_lies_there(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, upload_id = sweep.row("uncertain")
+    sweep.server.begin(key, 5, upload_id=upload_id)
+    sweep.server.uploads[upload_id].listed = False
+    monkeypatch.setattr(KnownUploads, "at_work", lambda _self, _most: [])
+    assert sweep().detail["swept"] is True
+    assert sweep.there == {upload_id}

@@ -103,7 +103,7 @@ class Sweeper:
             if self.hook is not None:
                 self.hook(run)
             recognise = None if run.door is None else run.door.recognise
-            with ReferenceCheck(run.connection, bucket.sources, recognise=recognise) as references:
+            with ReferenceCheck(run.connected, bucket.sources, recognise=recognise) as references:
                 gate = self.gate(self.client, bucket, references)
                 storage = Storage("uploads", bucket, self.client, gate, references)
                 return storage_orphans.run(run, Request.model_construct(**limits), storage)

@@ -65,6 +65,8 @@ def test_a_change_of_the_bucket_is_another_name(with_source: Installation, key: 
 
 @pytest.mark.parametrize("key", OF_A_SOURCE)
 def test_a_change_of_a_source_is_another_name(with_source: Installation, key: str) -> None:
+    # Without any, no source may name owners.
+    with_source.document["buckets"]["uploads"]["rewrites"] = CHANGES["rewrites"]
     before = named(with_source)
     with_source.document["buckets"]["uploads"]["sources"][0][key] = OF_A_SOURCE[key]
     assert named(with_source) != before

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import psycopg
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.marks import PASSES_KEPT
+from filejobs_dagster.objects.identity import OLD, ROUNDED_BY
 
 PASSES = 20_000
 CANDIDATES = 20_000
@@ -41,6 +42,8 @@ def test_renewing_a_portion_reads_no_other_candidates(database_url: str, analyze
         "etags": ["etag"] * PORTION,
         "sizes": [1] * PORTION,
         "modified": [0] * PORTION,
+        "most_apart": ROUNDED_BY,
+        "old": timedelta(seconds=OLD),
     }
     with psycopg.connect(database_url) as connection:
         connection.execute("ALTER TABLE orphan_candidate SET (autovacuum_enabled = off)")

@@ -111,6 +111,8 @@ def test_an_orphan_waits_until_it_was_seen_long_enough_ago(sweep: Sweeper) -> No
     sweep.installation.execute(
         "UPDATE orphan_candidate SET first_seen_at = now() - interval '61 minutes'"
     )
+    assert sweep(confirm_after=timedelta(hours=1)).acted == 0, "its rules were judged by just now"
+    sweep.installation.execute("UPDATE orphan_pass SET at = at - interval '61 minutes'")
     assert sweep(confirm_after=timedelta(hours=1)).acted == 1
 
 

@@ -13,6 +13,7 @@ from filejobs_dagster.jobs.storage_orphans import passing
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects.listing import list_objects
 from filejobs_dagster.references.bulk import BulkReferences
+from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -75,9 +76,12 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
         {"name": "breaks", "sql": "select (1 / 0)::text", "min_rows": 0}
     ]
     monkeypatch.setattr(passing, "BulkReferences", ForgetsWhatItCouldNotRead)
-    monkeypatch.setattr(
-        "filejobs_dagster.references.check.ReferenceCheck.examine", lambda _self: ()
-    )
+
+    def examine(self: ReferenceCheck) -> tuple[str, ...]:
+        self.samples["breaks"] = {}
+        return ()
+
+    monkeypatch.setattr(ReferenceCheck, "examine", examine)
     monkeypatch.setattr(full.gate, "_judged", lambda _self, _keys, _claims: {})
     monkeypatch.setattr(passing, "_prove_check_knows", lambda _storage, _references: None)
     monkeypatch.setattr(

@@ -120,7 +120,7 @@ def test_with_many_marks_no_statement_of_a_walk_reads_or_sorts_them_all(
     moment = datetime.now(timezone.utc)
     values = {
         "bucket": "uploads", "run_id": "two", "fingerprint": "f", "confirmed_before": moment,
-        "at": moment, "most": 100,
+        "at": moment, "most": 100, "young_runs": ["three"], "judged_at": [moment],
     }  # fmt: skip
     keys = {"after": b"files/10", "through": b"files/1010"}
     times = {"after": moment, "after_key": b""}

@@ -392,6 +392,6 @@ def test_one_object_that_cannot_be_looked_at_is_left_and_the_others_go(scene: Sc
     outcome = scene.clean()
 
     assert outcome.ok
-    assert outcome.detail["classes"] == {"deleted": 1, "left for later": 1}
+    assert outcome.detail["classes"] == {"deleted": 1, "cannot be looked at": 1}
     assert scene.uploads.state(fine) == "cleaned"
-    assert "looking at the object: 500" in scene.uploads.row(odd)["last_error"]
+    assert "cannot be looked at: 500" in scene.uploads.row(odd)["last_error"]

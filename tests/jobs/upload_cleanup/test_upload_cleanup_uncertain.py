@@ -151,7 +151,7 @@ def test_an_object_that_is_not_the_announced_one_is_left_to_people(
 
     assert clean().detail["classes"] == {"still uncertain": 1}
     assert installation.has_object(upload.key)
-    assert "was to be another" in uploads.row(upload)["last_error"]
+    assert "its ETag was another" in uploads.row(upload)["last_error"]
 
     assert uploads.call("cancel_upload", upload.id) == "uncertain"
     uploads.due_now()

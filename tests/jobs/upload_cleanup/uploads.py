@@ -158,7 +158,7 @@ class Cleaner:
 
         def body(run: RunContext) -> Outcome:
             self.hook(run)
-            with ReferenceCheck(run.connection, bucket.sources) as references:
+            with ReferenceCheck(run.connected, bucket.sources) as references:
                 storage = Storage(
                     bucket=bucket.bucket,
                     client=self.client,
