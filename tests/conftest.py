@@ -7,10 +7,12 @@ start fails the tests that need it: nothing is skipped.
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from typing import TYPE_CHECKING
 
 import hypothesis
+import psutil
 import psycopg
 import pytest
 
@@ -63,6 +65,23 @@ def pytest_configure(config: pytest.Config) -> None:
         if not name.startswith(PROMISES):
             del os.environ[name]
     os.environ.update(NO_REAL_ACCOUNT)
+    keep_files_in_memory()
+
+
+IN_MEMORY = "/dev/shm"
+ROOM_NEEDED = 8 * 1024**3
+
+
+def keep_files_in_memory() -> None:
+    """Let temporary files, and the servers' data, lie in memory where there is plenty of it.
+
+    A new database is a thousand small files, which a disk takes five times as long to copy.
+    """
+    if "TMPDIR" in os.environ or not os.access(IN_MEMORY, os.W_OK):
+        return
+    room = min(psutil.disk_usage(IN_MEMORY).free, psutil.virtual_memory().available)
+    if room > ROOM_NEEDED:
+        os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
 
 @pytest.hookimpl(tryfirst=True)
