@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(280)]
 
 JOB = "upload_reservations"
-PATIENT = {"lock_timeout": "10m", "statement_timeout": "10m"}
+PATIENT = {"lock_timeout": "9m", "statement_timeout": "10m"}
 
 
 @contextmanager
