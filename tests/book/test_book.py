@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -43,6 +44,28 @@ def test_a_run_that_was_dry_stopped_or_partial_did_not_sweep(
     detail = books.outcome(oldest_left=DUE, unswept=unswept).detail
     assert (detail["swept"], detail["oldest_left"]) == (False, DUE.isoformat())
     assert (detail["truncated"], detail["stopped_reason"]) == (stopped is not None, stopped)
+
+
+@pytest.mark.parametrize(
+    ("live", "went", "own", "found"),
+    [
+        (True, 0, None, "of 2 candidates none went (2 undecided): see the samples"),
+        (True, 1, None, None),
+        (True, 1, "the server lists nothing", "the server lists nothing"),
+        (False, 0, "the server lists nothing", None),
+    ],
+)
+def test_a_run_of_which_every_candidate_dropped_out_did_not_sweep_and_says_so(
+    *, live: bool, went: int, own: str | None, found: str | None
+) -> None:
+    context = Mock(log=Mock())
+    books = Bookkeeping(context, Totals(live=live), lambda it: it.as_detail())
+    detail = books.outcome(
+        oldest_left=None, went=went, dropped={"undecided": 2, "ghost": 0}, finding=own
+    ).detail
+    assert detail.get("finding") == found
+    assert detail["swept"] is (live and found is None)
+    assert context.log.warning.called is (found is not None)
 
 
 def test_what_a_run_acted_on_is_what_it_is_done_with_and_an_extra_object_is_no_item() -> None:

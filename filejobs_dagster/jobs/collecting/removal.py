@@ -170,15 +170,14 @@ class Removal:
         self, absent: Sequence[str], outcomes: Outcomes[str], sizes: Mapping[str, int | None]
     ) -> None:
         """Count what became of the bytes of claimed rows, as far as it is known."""
+        # With all its versions, more went than what was measured.
+        sizes = {**sizes, **{it.key: it.freed for it in outcomes if it.fate is Fate.PURGED}}
         for key in absent:
             self.note(self._absent, key, Meaning.DONE)
         for it in outcomes:
             if it.fate is Fate.UNANSWERED:
                 continue
             fate, means = class_of(it)
-            if it.fate is Fate.PURGED:
-                # With all its versions: more than what was measured.
-                sizes = {**sizes, it.key: it.freed}
             self.note(
                 fate,
                 it.key,
