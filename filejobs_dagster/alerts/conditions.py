@@ -71,7 +71,17 @@ _OF_STANDING: Mapping[str, Kind] = {
 }
 
 STANDING_KINDS: frozenset[Kind] = frozenset(
-    {"never run", "failed", "stale", "not swept", "behind", "dead letters", "breaker", "findings"}
+    {
+        "never run",
+        "failed",
+        "started again",
+        "stale",
+        "not swept",
+        "behind",
+        "dead letters",
+        "breaker",
+        "findings",
+    }
 )
 """Where a job stands: when one of these follows another, nothing is over."""
 
@@ -228,6 +238,8 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
 def _kind_of(standing: Standing) -> Kind | None:
     kind = _OF_STANDING.get(standing.word)
     last = standing.last_run
+    if kind == "failed" and standing.severity == "warning":
+        return "started again"
     if kind != "failed" or last is None or last.outcome != "failed":
         return kind
     if any(_tripped(reading) for reading in _listed(last.detail, "breakers")):

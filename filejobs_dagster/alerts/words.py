@@ -12,6 +12,7 @@ Severity = Literal["warning", "critical"]
 Kind = Literal[
     "never run",
     "failed",
+    "started again",
     "stale",
     "not swept",
     "behind",
@@ -32,6 +33,7 @@ What = Literal["raised", "reminder", "recovered"]
 SEVERITY: Mapping[Kind, Severity] = {
     "never run": "critical",
     "failed": "critical",
+    "started again": "warning",
     "stale": "critical",
     "not swept": "critical",
     "behind": "warning",
@@ -50,6 +52,7 @@ SEVERITY: Mapping[Kind, Severity] = {
 TITLE: Mapping[Kind, str] = {
     "never run": "has never run",
     "failed": "fails",
+    "started again": "lost a run, which is started again",
     "stale": "is stale",
     "not swept": "runs, and has never swept",
     "behind": "is behind",
@@ -70,6 +73,8 @@ ADVICE: Mapping[Kind, str] = {
     "never run": "Look whether the daemon and its schedule are on, or start the job by hand.",
     "failed": "Read the newest run's error (`filejobs runs --failed`), mend its cause, and let the "
     "job run again.",
+    "started again": "Wait a minute: unless its repetition succeeds by then, it is a failure. If "
+    "this comes often, look for what ends its processes (memory, restarts).",
     "stale": "Look whether its schedule is on and what its last runs say (`filejobs runs`).",
     "not swept": "Only a successful run in the configured mode over everything due counts: "
     "start one, or change `mode` in the settings.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -97,15 +97,28 @@ class AlreadyRunning(JobFailed):
     """Another live run of the job is at work."""
 
     def __init__(self, identity: RunIdentity, holder: Holder | None) -> None:
-        if holder is None:
-            who = "another session holds its lock (its progress row is not to be seen)"
-        else:
-            since = holder.started_at.isoformat(timespec="seconds")
-            who = f"run {holder.run_id} by {holder.holder} ({holder.trigger}) works since {since}"
         super().__init__(
-            f"A live run of {identity.job} is at work already: {who}. One live run per job: wait "
-            "for it, or cancel it."
+            f"A live run of {identity.job} is at work already: {_who(holder)}. One live run per "
+            "job: wait for it, or cancel it."
         )
+
+
+class AtWorkElsewhere(LockTaken):
+    """This very run is at work already, in another process."""
+
+    def __init__(self, name: str, holder: Holder | None) -> None:
+        super().__init__(
+            name,
+            f"This run is at work already, in another process: {_who(holder)}. A run has one "
+            "process: this one did nothing, and the other goes on.",
+        )
+
+
+def _who(holder: Holder | None) -> str:
+    if holder is None:
+        return "another session holds its lock (its progress row is not to be seen)"
+    since = holder.started_at.isoformat(timespec="seconds")
+    return f"run {holder.run_id} by {holder.holder} ({holder.trigger}) works since {since}"
 
 
 class NotRecorded(Exception):
@@ -136,7 +149,7 @@ def conduct(
     Raises:
         GivenUp: The run's record stands already: nothing was done, or it was given up while it
             worked.
-        LockTaken: This very run is at work already, in another process.
+        AtWorkElsewhere: This very run is at work already, in another process.
         NotRecorded: The final word could not be written.
         DatabaseUnavailable: The database was away before anything was done.
         NoConnectionFree: A pooler had no connection at all before anything was done.
@@ -146,7 +159,7 @@ def conduct(
     lease = Lease(database, f"{identity.job} lock {identity.run_id}")
     progress = Progress(identity)
     try:
-        lease.take(run_lock(database.schema, identity.run_id))
+        _claim_run(lease, database, progress)
         with closing_for_sure(database.connect(f"{identity.job} {identity.run_id}")) as connection:
             context = RunContext(
                 identity,
@@ -232,6 +245,22 @@ def _told(ticket: Ticket, context: RunContext, outcome: Outcome) -> Outcome:
     """The outcome with what the door found, without secrets."""
     door = context.door
     return (outcome if door is None else door.told(outcome)).sanitized(ticket.known_secrets)
+
+
+def _claim_run(lease: Lease, database: Database, progress: Progress) -> None:
+    identity = progress.identity
+    try:
+        lease.take(run_lock(database.schema, identity.run_id))
+    except LockTaken as taken:
+        holder = None
+        # Who it is makes the refusal plainer; that it is refused does not depend on it.
+        with (
+            suppress(DatabaseUnavailable, psycopg.Error),
+            closing(database.connect(f"{identity.job} {identity.run_id}")) as connection,
+            database.transaction(connection, read_only=True) as cursor,
+        ):
+            holder = progress.own_holder(cursor)
+        raise AtWorkElsewhere(taken.name, holder) from taken
 
 
 def _claim_exclusive(context: RunContext) -> None:

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from filejobs_dagster.ledger.outcome import sanitized_detail
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.ledger.words import StartedBy, Trigger
+from filejobs_dagster.ledger.words import STARTED_AGAIN, StartedBy, Trigger
 from filejobs_dagster.postgres.locks import is_held, run_lock
 from filejobs_dagster.postgres.rows import one
 
@@ -133,6 +133,7 @@ class FinishedRun:
         started_by: Who started it, as the scheduler knows it. What the run itself said counts more.
         day: The day that it was to cover, for the record of one that never started; None for
             everything.
+        started_again: True when the scheduler repeats it by itself.
     """
 
     run_id: str
@@ -147,6 +148,7 @@ class FinishedRun:
     known_secrets: tuple[str, ...] = field(default=(), repr=False)
     started_by: StartedBy | None = None
     day: str | None = None
+    started_again: bool = False
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,8 @@ def _record_of(run: FinishedRun, progress: Mapping[str, Any]) -> dict[str, Any]:
         "trigger": {"kind": progress["trigger"], "name": progress["trigger_name"]},
         "ended": run.ended,
         "holder": progress["holder"],
+        # Not of a run that said itself how it failed: another try may fare no better.
+        **({STARTED_AGAIN: True} if run.started_again and not final else {}),
     }
     return {
         "run_id": run.run_id,

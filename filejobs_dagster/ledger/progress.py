@@ -94,6 +94,8 @@ SELECT run_id, holder, trigger, started_at
  LIMIT 100
 """
 
+_OWN = "SELECT run_id, holder, trigger, started_at FROM job_progress WHERE run_id = %(run_id)s"
+
 
 class GivenUp(Exception):
     """This run's record has been written already: it was given up for dead and must stop."""
@@ -130,7 +132,7 @@ class RunIdentity:
 
 @dataclass(frozen=True)
 class Holder:
-    """The live run that stands in the way of another."""
+    """The run that stands in the way of another, or of a second process of its own."""
 
     run_id: str
     holder: str
@@ -258,6 +260,12 @@ class Progress:
             if holding_session(cursor, run_lock(schema, row[0])) == session:
                 return Holder(*row)
         return None
+
+    def own_holder(self, cursor: psycopg.Cursor[TupleRow]) -> Holder | None:
+        """Return which process this very run is at work in, if its row can be seen."""
+        cursor.execute(_OWN, {"run_id": self.identity.run_id})
+        row = cursor.fetchone()
+        return None if row is None else Holder(*row)
 
     def later_live_run(self, cursor: psycopg.Cursor[TupleRow]) -> str | None:
         """The id of a live run of this job that began after this one, if there is any."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 from cronsim import CronSim
 from dateutil.parser import isoparse
 
-from filejobs_dagster.ledger.words import AHEAD, StartedBy
+from filejobs_dagster.ledger.words import AHEAD, STARTED_AGAIN, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -35,6 +35,10 @@ Severity = Literal["ok", "warning", "critical", "unknown", "silent"]
 """`silent`: the job is not in the settings, so nobody asked for it."""
 
 MAX_FAILURES_COUNTED = 1000
+
+REPEATED_WITHIN = timedelta(minutes=1)
+"""So long after its record, one run whose process died waits for its repetition to succeed."""
+
 UNITS_SHOWN = 2
 MISSING_SHOWN = 3
 
@@ -49,7 +53,8 @@ SELECT expected.job,
        failures.count AS consecutive_failures,
        runs.count AS runs,
        to_jsonb(running)::text AS running,
-       to_jsonb(of_future)::text AS of_future
+       to_jsonb(of_future)::text AS of_future,
+       recorded.closed_at AS last_recorded_at
   FROM unnest(%(jobs)s::text[], %(modes)s::text[]) AS expected (job, mode)
   LEFT JOIN LATERAL (
         SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
@@ -58,6 +63,7 @@ SELECT expected.job,
            AND finished_at <= %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS last_run ON true
+  LEFT JOIN job_progress AS recorded ON recorded.run_id = last_run.run_id
   LEFT JOIN LATERAL (
         SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
           FROM job_run
@@ -276,18 +282,26 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
     last_run, last_success, last_live, running, of_future = (
         None if row[place] is None else json.loads(row[place]) for place in (1, 2, 3, 6, 7)
     )
-    failures, runs = row[4], row[5]
+    failures, runs, recorded_at = row[4], row[5], row[8]
     success = _summary(last_success)
     age = None if success is None else now - success.finished_at
     threshold = expected.stale_after
     stale = None if threshold is None else age is None or age > threshold
     last = _summary(last_run)
     behind = _behind(success, threshold, now) if expected.mode == "live" else None
+    again = (
+        failures == 1
+        and not stale
+        and last is not None
+        and last.detail.get(STARTED_AGAIN) is True
+        and recorded_at is not None
+        and abs(now - recorded_at) <= REPEATED_WITHIN
+    )
     if dead_letters_of(last) or finding_of(success):
         behind = True
     word, severity, reason = _word(
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
-        now=now,
+        again=again, now=now,
     )  # fmt: skip
     if without := missing_of(last) or missing_of(success):
         reason = f"{reason}; {without}"
@@ -330,13 +344,14 @@ def _word(
     runs: int,
     stale: bool | None,
     behind: bool | None,
+    again: bool,
     now: datetime,
 ) -> tuple[Word, Severity, str]:
     """Choose the word. The order is the order of what an operator must hear first."""
     if last is None:
         return "never run", "critical", _never(expected, now)
     if failures and (success is None or last.outcome == "failed"):
-        return "failed", "critical", _failed(last, failures)
+        return _failing(last, failures, again=again)
     if success is None:
         return _never_counted(expected, last, runs, stale=stale)
     if stale:
@@ -379,6 +394,14 @@ def _never(expected: Expectation, now: datetime) -> str:
         return f"no run is recorded, and it is run by hand; {start}"
     tick = next(CronSim(expected.schedule, now))
     return f"no run is recorded yet; its next tick is at {tick:%Y-%m-%d %H:%M} UTC; {start}"
+
+
+def _failing(last: RunSummary, failures: int, *, again: bool) -> tuple[Word, Severity, str]:
+    reason = _failed(last, failures)
+    if not again:
+        return "failed", "critical", reason
+    unless = f"critical unless that succeeds within {_span(REPEATED_WITHIN)}"
+    return "failed", "warning", f"{reason}; Dagster starts it again, and this is {unless}"
 
 
 def _failed(last: RunSummary, failures: int) -> str:

@@ -63,6 +63,7 @@ def finished_run(
         day=None
         if run.tags.get(tags.WINDOW) == tags.COVERS_EVERYTHING
         else run.tags.get(tags.PARTITION),
+        started_again=ended == "failure" and run.tags.get(tags.WILL_RETRY) == "true",
     )
 
 

@@ -54,8 +54,8 @@ _NOTICE_A_DEAD_CLIENT = {
 class LockTaken(Exception):
     """Somebody else holds the lock."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"The lock {name!r} is held by another session.")
+    def __init__(self, name: str, said: str | None = None) -> None:
+        super().__init__(said or f"The lock {name!r} is held by another session.")
         self.name = name
 
 

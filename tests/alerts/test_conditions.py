@@ -10,6 +10,7 @@ import pytest
 
 from filejobs_dagster.alerts.conditions import QueuedRun
 from filejobs_dagster.alerts.words import ADVICE, SEVERITY, TITLE
+from filejobs_dagster.ledger.mirror import mirror
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.standing import Expectation
 from filejobs_dagster.ledger.words import EVERYTHING
@@ -67,6 +68,36 @@ def test_a_breaker_and_a_finding_have_names_of_their_own(
     watch.expect(job)
     watch.fail(job, detail=WHOLE | detail)
     assert kinds(watch) == {kind: job}
+
+
+def test_one_killed_run_that_is_started_again_is_a_warning_for_a_minute(watch: Watch) -> None:
+    watch.succeed(finished_at=ago(hours=1))
+    killed = Run(watch.database).open()
+    mirror(watch.database, watch.connection, killed.over("failure", started_again=True))
+
+    (condition,) = watch.look().conditions
+    assert (condition.kind, condition.severity) == ("started again", "warning")
+    assert "Dagster starts it again" in condition.reason
+    watch.write_down()
+
+    watch.succeed()
+    assert kinds(watch) == {}
+    watch.tick()
+    (message,) = watch.receiver.texts
+    assert "critical" not in message
+
+
+def test_a_repetition_that_does_not_succeed_in_time_is_critical(watch: Watch) -> None:
+    watch.succeed(finished_at=ago(hours=1))
+    killed = Run(watch.database).open()
+    mirror(watch.database, watch.connection, killed.over("failure", started_again=True))
+    watch.write_down()
+    watch.connection.execute(
+        "UPDATE job_progress SET closed_at = closed_at - interval '61 seconds'"
+    )
+    watch.tick()
+    assert kinds(watch) == {"failed": JOB}
+    assert "1 critical" in watch.receiver.messages[0]["title"]
 
 
 def test_dead_letters_are_told_beside_a_failure_and_instead_of_being_behind(watch: Watch) -> None:

@@ -95,6 +95,18 @@ def test_the_end_is_said_once_and_says_from_when_to_when(watch: Watch) -> None:
     assert watch.receiver.messages[1]["type"] == "success"
 
 
+def test_the_end_is_when_the_success_ended_and_not_when_somebody_looked(watch: Watch) -> None:
+    watch.fail(finished_at=ago(hours=3))
+    watch.tick()
+    watch.let_time_pass(hours=2)
+    over = ago(hours=1)
+    watch.succeed(finished_at=over)
+    watch.tick()
+    (since,) = watch.connection.execute("SELECT clear_since FROM alert_condition").fetchone() or ()
+    assert since == over
+    assert f"is over since {over:%Y-%m-%d %H:%M}" in watch.receiver.texts[1]
+
+
 def test_what_began_and_ended_unheard_is_one_entry_and_no_alarm(watch: Watch) -> None:
     watch.receiver.status = 500
     watch.fail()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(280)]
 
 JOB = "upload_reservations"
-PATIENT = {"lock_timeout": "10m", "statement_timeout": "10m"}
+PATIENT = {"lock_timeout": "9m", "statement_timeout": "10m"}
 
 
 @contextmanager
@@ -82,6 +82,8 @@ def test_a_dry_run_that_crashed_stays_dry_and_a_cancelled_one_that_crashed_stays
     retry = retry_after(deployment, dry)
     assert (retry["outcome"], retry["mode"], retry["acted"]) == ("ok", "dry", 0)
     assert "repeats was dry" in retry["detail"]["mode_reason"]
+    (killed,) = (row for row in installation.records() if row["run_id"] == dry)
+    assert (killed["outcome"], killed["detail"]["started_again"]) == ("failed", True)
     assert installation.has_row("files/a")
 
     with at_work(deployment) as (cancelled, process):

@@ -12,7 +12,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,14 +20,13 @@ import pytest
 
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.jobs.context import JobFailed, RunContext
-from filejobs_dagster.jobs.lifecycle import NotRecorded, Pace, Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import AtWorkElsewhere, NotRecorded, Pace, Ticket, conduct
 from filejobs_dagster.ledger.mirror import FinishedRun, mirror, open_runs
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger, Window
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.locks import (
-    LockTaken,
     exclusive_lock,
     is_held,
     lock_number,
@@ -406,12 +405,29 @@ def test_dry_runs_work_beside_a_live_one_and_beside_each_other(database: Databas
 def test_the_same_run_twice_at_once_is_refused(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = ticket(holder="alice")
+    second = replace(given, identity=replace(given.identity, holder="bob"))
+    run_id = given.identity.run_id
     with at_work(database, given) as end:
-        with pytest.raises(LockTaken):
-            run(database, nothing, given)
+        with pytest.raises(AtWorkElsewhere) as refused:
+            run(database, nothing, second)
+        began = progress_of(connection, run_id)["started_at"].astimezone(timezone.utc)
         assert end().ok
-    assert progress_of(connection, given.identity.run_id)["outcome"] == "ok"
+    said = f"run {run_id} by alice (cli) works since {began.isoformat(timespec='seconds')}"
+    assert said in str(refused.value)
+    row = progress_of(connection, run_id)
+    assert (row["outcome"], row["holder"]) == ("ok", "alice")
+
+
+def test_a_run_whose_lock_a_stranger_holds_is_refused_without_a_name(
+    database: Database, connection: psycopg.Connection
+) -> None:
+    given = ticket()
+    name = run_lock("public", given.identity.run_id)
+    connection.execute("SELECT pg_advisory_lock(%s)", (lock_number(name),))
+    with pytest.raises(AtWorkElsewhere, match="its progress row is not to be seen"):
+        run(database, nothing, given)
+    connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(name),))
 
 
 PROGRAM = """

@@ -459,6 +459,31 @@ def test_rows_that_share_a_key_are_told_apart_and_the_bytes_stay_while_one_is_le
 
 
 @BOTH
+def test_two_rows_of_one_key_in_a_batch_are_two_rows_and_one_object(
+    documents: OwnTables, collect: Collector
+) -> None:
+    documents.create("ALTER TABLE documents DROP CONSTRAINT documents_storage_key_key")
+    for key in ("files/twice", "files/twice", "files/once", "files/gone", "files/gone"):
+        documents.document_row(key, body=None if key == "files/gone" else b"12345")
+
+    dry = collect(mode="dry")
+    short = collect(mode="dry", limit=2)
+    outcome = collect(run_id="live")
+
+    assert dry.detail["classes"] == {"would collect": 3}
+    assert (dry.scanned, dry.detail["would_free_bytes"]) == (5, 10)
+    assert (short.scanned, short.detail["stopped_reason"]) == (2, "limit")
+    assert outcome.detail["classes"] == {"deleted": 2, "never arrived": 1}
+    assert (outcome.scanned, outcome.acted, outcome.detail["claimed"]) == (5, 3, 5)
+    assert (outcome.detail["bytes_freed"], outcome.detail["objects_left"]) == (10, 0)
+    assert len(documents.events("upload_reservation.collected")) == 5
+    (intent,) = documents.events("objects.delete.intent")
+    assert sorted(intent["keys"]) == ["files/gone", "files/once", "files/twice"]
+    (result,) = documents.events("objects.delete.result")
+    assert (result["deleted"], result["never_arrived"]) == (2, ["files/gone"])
+
+
+@BOTH
 def test_a_source_that_names_the_key_in_that_database_keeps_the_bytes(
     documents: OwnTables, collect: Collector
 ) -> None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.ledger.mirror import mirror
+from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.report import alarm_text, table
 from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.standing import Expectation, Severity, Standing, Word, standings
 from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import JOB_NAMES
-from tests.ledger.records import INSTALLATION, JOB, ago, insert_record, now
+from tests.ledger.records import INSTALLATION, JOB, Run, ago, insert_record, now
 
 if TYPE_CHECKING:
     from filejobs_dagster.ledger.words import Mode
@@ -286,6 +289,52 @@ CASES = [
     ),
     Case("numbers that nobody knows", "ok", "ok", [ok(1, scanned=None, acted=None)]),
 ]
+
+
+def killed(database: Database, *, started_again: bool = True, final: bool = False) -> None:
+    run = Run(database).open()
+    if final:
+        run.finish(Outcome(error="S3 is down"))
+    with database.connect("mirror") as connection:
+        assert mirror(database, connection, run.over("failure", started_again=started_again))
+
+
+def test_one_run_that_was_killed_is_a_warning_while_dagster_starts_it_again(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    insert_record(connection, finished_at=ago(hours=1))
+    killed(Database(database_url))
+
+    def said(**wish: Any) -> tuple[str, str]:
+        standing = standing_of(connection, live(**wish))
+        assert standing.consecutive_failures == 1
+        return standing.word, standing.severity
+
+    assert said() == said(stale_after=DAY) == ("failed", "warning")
+    assert said(stale_after=timedelta(minutes=30)) == ("failed", "critical"), "it is stale besides"
+    connection.execute("UPDATE job_progress SET closed_at = closed_at - interval '61 seconds'")
+    assert said() == ("failed", "critical")
+    insert_record(connection)
+    assert standing_of(connection, live()).word == "ok"
+
+
+@pytest.mark.parametrize("first", [{"started_again": False}, {"final": True}])
+def test_a_failure_that_nobody_repeats_or_that_the_run_told_is_critical_at_once(
+    connection: psycopg.Connection, database_url: str, first: dict[str, bool]
+) -> None:
+    insert_record(connection, finished_at=ago(hours=1))
+    killed(Database(database_url), **first)
+    assert standing_of(connection, live()).severity == "critical"
+
+
+def test_the_second_killed_run_in_a_row_is_critical(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    killed(Database(database_url))
+    assert standing_of(connection, live()).severity == "warning"
+    killed(Database(database_url))
+    standing = standing_of(connection, live())
+    assert (standing.severity, standing.consecutive_failures) == ("critical", 2)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

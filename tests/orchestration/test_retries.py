@@ -133,3 +133,15 @@ def test_a_lost_run_that_was_told_to_stop_is_ended_as_cancelled_and_so_not_retri
     ended = code.instance.get_run_by_id(run_id)
     assert ended is not None
     assert ended.status.value == "CANCELED"
+
+
+def test_the_record_of_a_run_that_died_says_whether_dagster_starts_it_again(code: Code) -> None:
+    job = code.definitions.resolve_job_def(JOB)
+    for will_retry in ("true", "false"):
+        run = code.instance.create_run_for_job(job, tags=job.run_tags)
+        code.instance.report_run_failed(run, "killed")
+        code.instance.add_run_tags(run.run_id, {tags.WILL_RETRY: will_retry})
+        reconcile(code.instance, code.installation.settings(), silence=timedelta(0))
+    again, never = (row["detail"] for row in code.installation.records())
+    assert again["started_again"] is True
+    assert "started_again" not in never

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.reconcile import reconcile
 from tests.orchestration.conftest import failure_of, metadata_of
@@ -286,3 +287,28 @@ def test_a_scheduled_run_that_never_started_makes_its_job_failed(code: Code) -> 
 
     with pytest.raises(Exception, match="failed"):
         code.sensor("job_freshness")
+
+
+def test_a_run_that_was_ended_by_force_stops_at_its_next_proof(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process lives on, and nobody has mirrored anything yet."""
+    for number in range(3):
+        code.installation.reserve(f"files/{number}")
+    read, pages = Collection._read, []
+
+    def read_and_be_ended(self: Collection, *arguments: Any) -> Any:
+        pages.append(self)
+        if len(pages) == 2:
+            run = code.instance.get_run_by_id(self._context.identity.run_id)
+            assert run is not None
+            code.instance.report_run_canceled(run)
+        return read(self, *arguments)
+
+    monkeypatch.setattr(Collection, "_read", read_and_be_ended)
+    result = code.run(dry_run=False, batch_size=1)
+
+    assert "was ended from outside" in failure_of(result)
+    assert len(code.installation.keys() & {"files/0", "files/1", "files/2"}) == 2
+    assert code.installation.value("SELECT count(*) FROM file WHERE state = 'pending'") == 2
+    assert code.installation.records() == []

@@ -140,8 +140,8 @@ class Collection(ABC, Generic[AnyItem]):
         """
 
     def _objects_of(self, won: Sequence[AnyItem]) -> list[str]:
-        """The keys whose bytes go with claimed rows."""
-        return [row.key for row in won]
+        """The keys whose bytes go with claimed rows, each once: rows may share an object."""
+        return list(dict.fromkeys(row.key for row in won))
 
     # The run -----------------------------------------------------------------------------------
 
@@ -183,9 +183,7 @@ class Collection(ABC, Generic[AnyItem]):
 
     def _room(self) -> int:
         """How much of the limit is left; rows that others won do not use it up."""
-        totals = self._books.totals
-        used = totals.claimed if self._context.live else totals.classes[WOULD_COLLECT]
-        return self._limits.limit - used
+        return self._limits.limit - self._books.totals.claimed
 
     def _may_go(self, row: AnyItem) -> bool:
         """Leave rows alone whose bytes the gate would never let go for their name's sake.
@@ -206,6 +204,7 @@ class Collection(ABC, Generic[AnyItem]):
     def _report_batch(self, batch: Sequence[AnyItem], *_: datetime) -> None:
         """A dry run: what would happen, and no mutating call."""
         self._books.batch += 1
+        self._books.totals.claimed += len(batch)
         keys = self._objects_of(batch)
         sizes = self._removal.sizes(keys)
         for key in keys:

@@ -173,7 +173,7 @@ class Collection(collection.Collection[DeletedFile]):
         self._removal.derived = frozenset(self._derived_keys)
 
     def _objects_of(self, won: Sequence[DeletedFile]) -> list[str]:
-        return [*(file.key for file in won), *self._derived_keys]
+        return [*super()._objects_of(won), *self._derived_keys]
 
     def _take_bytes(self, won: Sequence[DeletedFile]) -> None:
         for key in self._outlived:

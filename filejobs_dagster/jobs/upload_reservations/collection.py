@@ -163,7 +163,7 @@ class Collection(collection.Collection[Reservation]):
             self._books.commit_claim(
                 cursor,
                 len(won),
-                [reservation.key for reservation in won],
+                self._objects_of(won),
                 () if self._source.elsewhere else self._events_of(won),
                 not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
             )

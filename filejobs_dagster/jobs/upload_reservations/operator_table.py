@@ -248,7 +248,7 @@ class OperatorTable:
                     database, connection = self._records
                     with database.transaction(reached(connection)) as records:
                         yield won, records
-                    recorded = [row.key for row in won]
+                    recorded = list(dict.fromkeys(row.key for row in won))
         except psycopg.Error as error:
             if recorded is None:
                 self._name_a_broken_connection(error, ROLLED_BACK)
