@@ -152,6 +152,18 @@ def promoted(
 
 
 @contextmanager
+def seen_on_a_later_timeline(
+    installation: AuditedInstallation, _: RunContext, __: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Another live run has met a promoted standby of the operator's database."""
+    installation.execute("UPDATE watched_database SET timeline = timeline + 1")
+    try:
+        yield
+    finally:
+        installation.execute("UPDATE watched_database SET timeline = timeline - 1")
+
+
+@contextmanager
 def clock_jumped(
     _: AuditedInstallation, __: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
@@ -190,6 +202,7 @@ PROOFS: dict[str, tuple[str | None, Fault]] = {
     "open record": (None, given_up),
     "marker": ("marker", as_at_the_door("marker")),
     "same primary": ("marker", promoted),
+    "operator's primary": ("databases", seen_on_a_later_timeline),
     "tables": ("tables", as_at_the_door("tables")),
     "doubt": ("doubt", as_at_the_door("doubt")),
     "clocks": ("clocks", clock_jumped),
@@ -219,7 +232,11 @@ def world(
     installation = made(tmp_path_factory.mktemp("batch"), url, bucket, s3_client, s3_server)
     installation.execute("CREATE TABLE extra AS SELECT 'files/in-use'::text AS key")
     uploads = installation.document["buckets"]["uploads"]
-    uploads["sources"] = [{"name": "extra", "sql": "select key from extra"}]
+    address = {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}
+    uploads["sources"] = [
+        {"name": "extra", "sql": "select key from extra"},
+        {"name": "app", "sql": "select 'files/in-use'", "database": address},
+    ]
     for key in ("files/in-use", "files/orphan"):
         s3_client.put_object(Bucket=bucket, Key=key, Body=b"bytes")
     prepare(installation)

@@ -48,7 +48,10 @@ class AuditedInstallation(Installation):
 
     @property
     def environment(self) -> dict[str, str]:
-        return super().environment | {KEY: private_text(SIGNER)}
+        return super().environment | {
+            KEY: private_text(SIGNER),
+            "FILEJOBS_APP_DATABASE_URL": self.database_url,
+        }
 
 
 def prepare(installation: Installation) -> None:
