@@ -351,7 +351,7 @@ class Bookkeeping:
             and self.stopped is None
             and not (totals.passed_over or totals.left or unswept or finding),
             "oldest_left": None if oldest_left is None else oldest_left.isoformat(),
-            **({"finding": finding} if totals.live and dropped is not None else {}),
+            **({"finding": finding} if totals.live and (finding or dropped is not None) else {}),
             **facts,
         }
         return Outcome(scanned=totals.scanned, acted=totals.acted, detail=detail, error=error)

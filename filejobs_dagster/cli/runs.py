@@ -218,6 +218,9 @@ def _left(run: RecordedRun) -> str:
     """Whether due items were left and why, and how many are not due yet where a job counts them."""
     if run.truncated is None and run.stopped_reason is None:
         return NOT_KNOWN
+    if run.mode == "dry" and run.stopped_reason is None and not run.truncated:
+        # It took nothing: what it would have taken stands beside it.
+        return NOTHING
     left = run.stopped_reason or ("some" if run.truncated else "nothing")
     waiting = run.detail.get("waiting")
     return f"{left}; {number(waiting)} wait" if isinstance(waiting, int) and waiting else left

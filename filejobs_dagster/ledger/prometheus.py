@@ -186,6 +186,11 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
         lambda standing: _number_in(standing.last_run, "missing"),
     ),
     (
+        "records_of_future",
+        "Records that end in the future: a clock was wrong, and none of them counts.",
+        lambda standing: standing.of_future,
+    ),
+    (
         "dead_letters",
         "Items that the job has given up on, as its newest run saw it. Absent: no run is recorded.",
         lambda standing: None if standing.last_run is None else dead_letters_of(standing.last_run),

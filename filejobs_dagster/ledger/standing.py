@@ -54,7 +54,8 @@ SELECT expected.job,
        runs.count AS runs,
        to_jsonb(running)::text AS running,
        to_jsonb(of_future)::text AS of_future,
-       recorded.closed_at AS last_recorded_at
+       recorded.closed_at AS last_recorded_at,
+       future.count AS runs_of_future
   FROM unnest(%(jobs)s::text[], %(modes)s::text[]) AS expected (job, mode)
   LEFT JOIN LATERAL (
         SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
@@ -120,6 +121,14 @@ SELECT expected.job,
            AND finished_at > %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS of_future ON true
+ CROSS JOIN LATERAL (
+        SELECT count(*) AS count
+          FROM (SELECT
+                  FROM job_run
+                 WHERE installation = %(installation)s AND job = expected.job
+                   AND finished_at > %(now)s + %(ahead)s
+                 ORDER BY finished_at DESC, id DESC
+                 LIMIT %(most)s) AS ahead) AS future
 """
 
 
@@ -193,6 +202,7 @@ class Standing:
             every candidate dropped out, or when the last run saw dead letters; None without any
             of them when it is not known.
         running: The run at work, if there is one.
+        of_future: Records that end in the future, counted up to 1000; none of them counts.
     """
 
     job: str
@@ -210,6 +220,7 @@ class Standing:
     stale: bool | None
     behind: bool | None
     running: Running | None
+    of_future: int = 0
 
     @property
     def alarming(self) -> bool:
@@ -275,6 +286,7 @@ def _judge_if_readable(expected: Expectation, row: tuple[Any, ...], now: datetim
             stale=None,
             behind=None,
             running=None,
+            of_future=row[9],
         )
 
 
@@ -331,6 +343,7 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
             _moment(running["heartbeat_at"]),
             StartedBy.in_detail(running["detail"]),
         ),
+        of_future=row[9],
     )  # fmt: skip
 
 

@@ -84,6 +84,16 @@ def test_orphans_that_are_not_due_yet_are_not_called_nothing(desk: Desk) -> None
     assert desk.call("runs").stdout.count("wait") == 2
 
 
+def test_a_dry_run_says_what_it_would_have_taken_and_not_that_it_left_nothing(desk: Desk) -> None:
+    found = {"truncated": False, "stopped_reason": None, "would_collect": 1560}
+    desk.record(mode="dry", scanned=1560, acted=0, detail=found)
+    for said in (desk.call("runs").stdout, desk.call("status").stdout):
+        assert "would 1,560" in " ".join(said.split())
+        assert "nothing" not in said.replace("collects nothing", "").replace("nothing counts", "")
+    (run,) = listed(desk)
+    assert (run["acted"], run["detail"]["would_collect"]) == (0, 1560)
+
+
 def test_a_record_without_details_is_shown_with_unknowns(desk: Desk) -> None:
     desk.record(detail={"window": "odd", "trigger": None, "truncated": "yes"})
     (run,) = listed(desk)

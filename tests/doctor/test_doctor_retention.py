@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+import pytest
+
 from filejobs_dagster.doctor.retention import check_retention
 from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:
-    import psycopg
-
     from filejobs_dagster.doctor.finding import Finding
 
 
@@ -39,6 +40,27 @@ def test_a_rule_that_would_read_a_large_table_fails_with_the_index_to_create(
     connection.execute(missing.advice.encode())
     (due,) = findings(database_url, {"table": "log"})
     assert (due.verdict, due.found) == ("ok", "0 rows of public.log are due")
+
+
+def test_a_published_table_without_replica_identity_is_named_with_what_postgresql_advises(
+    database_url: str, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute(
+        b"CREATE TABLE log (id int NOT NULL UNIQUE, at timestamptz NOT NULL);"
+        b"CREATE INDEX ON log (at, id);"
+        b"INSERT INTO log VALUES (1, now() - interval '9 days');"
+        b"CREATE PUBLICATION everything FOR TABLE log"
+    )
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="replica identity"):
+        connection.execute("DELETE FROM log")  # CONTROL: what a live run would meet
+
+    said = [it for it in findings(database_url, {"table": "log"}) if it.verdict != "ok"]
+
+    assert len(said) == 1
+    assert "public.log is published by everything and has no replica identity" in str(said[0])
+    assert "REPLICA IDENTITY" in str(said[0])
+    connection.execute("ALTER TABLE log REPLICA IDENTITY FULL")
+    assert [it.verdict for it in findings(database_url, {"table": "log"})] == ["ok"]
 
 
 def test_a_refused_rule_fails_a_cascade_warns_and_the_others_are_looked_at(

@@ -114,6 +114,27 @@ def test_every_number_of_a_job_and_of_alerts_is_there(config: Path) -> None:
     assert value(found, "filejobs_alerts_undelivered", destination="on-call") == 1
 
 
+def test_records_of_the_future_are_counted_and_hide_no_number(config: Path) -> None:
+    of_job = {"installation": "acme", "job_name": "upload_reservations"}
+    before = samples(text_of(read(config)))
+    assert value(before, "filejobs_job_records_of_future", **of_job) == 0
+
+    with psycopg.connect(os.environ["FILEJOBS_DATABASE_URL"]) as connection:
+        connection.execute(
+            "INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome,"
+            " mode, scanned, acted, detail) SELECT run_id || n, installation, job, started_at,"
+            " CASE n WHEN 1 THEN 'infinity' ELSE now() + interval '365 days' END, outcome, mode,"
+            " 99, 99, detail FROM job_run, generate_series(1, 2) AS n"
+        )
+
+    found = samples(text_of(read(config)))
+    assert value(found, "filejobs_job_records_of_future", **of_job) == 2
+    assert value(found, "filejobs_job_alarming", **of_job) == 1
+    for name in ("last_run_acted", "last_run_timestamp_seconds", "behind"):
+        metric = f"filejobs_job_{name}"
+        assert value(found, metric, **of_job) == value(before, metric, **of_job), name
+
+
 def test_each_scrape_reads_anew_and_a_failed_one_shows_nothing_old(
     config: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import psycopg
 import pytest
 
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
+from filejobs_dagster.ledger.swept_days import swept_days
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.reconcile import reconcile
 from tests.orchestration.conftest import failure_of, metadata_of
@@ -312,3 +314,31 @@ def test_a_run_that_was_ended_by_force_stops_at_its_next_proof(
     assert len(code.installation.keys() & {"files/0", "files/1", "files/2"}) == 2
     assert code.installation.value("SELECT count(*) FROM file WHERE state = 'pending'") == 2
     assert code.installation.records() == []
+
+
+def test_a_day_stays_unpainted_while_another_session_holds_one_of_its_rows(code: Code) -> None:
+    day = (datetime.now(timezone.utc) - timedelta(days=3)).date()
+    code.installation.reserve("files/free", due_ago=timedelta(days=3))
+    held = code.installation.reserve("files/held", due_ago=timedelta(days=3))
+
+    with psycopg.connect(code.installation.database_url) as other:
+        other.execute("SELECT FROM file WHERE id = %s FOR UPDATE", (held,))
+        result = code.run(partition_key=day.isoformat(), dry_run=False)
+        assert result.success
+        assert metadata_of(result)["acted"] == 1
+
+        assert painted(code) == set()
+        assert record(code)["detail"]["classes"]["held by another session"] == 1
+        assert missing(code, day) == (day,)
+
+    assert code.run(partition_key=day.isoformat(), dry_run=False).success
+    record(code)
+    assert painted(code) == {day.isoformat()}
+    assert missing(code, day) == ()
+
+
+def missing(code: Code, day: date) -> tuple[date, ...]:
+    """The day, unless `job_run` calls it swept."""
+    with psycopg.connect(code.installation.database_url) as connection:
+        swept = swept_days(connection.cursor(), "test", "upload_reservations", [day])
+    return swept.missing([day])

@@ -15,8 +15,10 @@ from filejobs_dagster.jobs.collecting.detail import (
     HELD,
     LET_GO,
     REFUSED_ANEW,
+    UNUSABLE,
     WON_BY_OTHERS,
     WOULD_COLLECT,
+    unusable_rows,
     with_derived,
 )
 from filejobs_dagster.jobs.collecting.refused import (
@@ -298,6 +300,7 @@ class Collection(ABC, Generic[AnyItem]):
         """Count rows that no page returns: each with its class, its id, and whether it is due."""
         for fate, row, due in rows:
             self._books.totals.note(fate, row, Meaning.PASSED_OVER if due else Meaning.STAYS)
+            self._books.totals.more[UNUSABLE] += due
 
     # Its end -----------------------------------------------------------------------------------
 
@@ -317,6 +320,7 @@ class Collection(ABC, Generic[AnyItem]):
         )
         return self._books.outcome(
             oldest_left=oldest_left,
+            finding=unusable_rows(self._books.totals.more[UNUSABLE]),
             error=self._nothing_worked(),
             cutoff=cutoff.isoformat(),
             **more,

@@ -18,6 +18,8 @@ HELD = "held by another session"
 NO_KEY = "no key"
 NO_USABLE_TIME = "no usable time"
 """Before the first or after the last moment that a calendar holds, -infinity included."""
+UNUSABLE = "unusable"
+"""Of the rows without key or usable time those that are due, as the totals have them."""
 CLAIM_REFUSED = "claim refused"
 NEVER_ARRIVED: Final = "never arrived"
 BYTES_LEFT = "bytes left"
@@ -47,6 +49,17 @@ class CollectingDetail(ItemsDetail, total=False):
     bytes_freed: int | None
     objects_left: int
     unmeasured: int
+
+
+def unusable_rows(many: int) -> str | None:
+    """The finding of rows that are due and that no run can ever take; None for none."""
+    if not many:
+        return None
+    rows = "1 row is" if many == 1 else f"{many:,} rows are"
+    return (
+        f"{rows} due without a key or with a time that no calendar holds, and no run can take "
+        "what is so: see the classes of the run, and correct them"
+    )
 
 
 def class_of(it: ItemOutcome[str]) -> tuple[str, Meaning]:

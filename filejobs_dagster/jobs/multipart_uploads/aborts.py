@@ -15,7 +15,12 @@ from filejobs_dagster.book.outcomes import (
 )
 from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.multipart_uploads.detail import DEFERRED, UNANSWERED, note_aborted
+from filejobs_dagster.jobs.multipart_uploads.detail import (
+    DEFERRED,
+    UNANSWERED,
+    as_item,
+    note_aborted,
+)
 from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.multipart import AbortFate
 
@@ -37,11 +42,6 @@ WHY_STOPPED: Mapping[StopKind, str] = WHY | {"storage": "storage rejected a requ
 
 MOST_REFUSED_IN_A_ROW = 1000
 """More than this many refusals one after the other are no poison items: the run stops."""
-
-
-def as_item(upload: MultipartUpload) -> bytes:
-    """An upload as setbacks name it."""
-    return f"{upload.key}\x00{upload.upload_id}".encode("utf-8", "surrogateescape")
 
 
 class Aborts:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.book.totals import Totals
-    from filejobs_dagster.objects.multipart import Aborted
+    from filejobs_dagster.objects.multipart import Aborted, MultipartUpload
 
 YOUNG = "young"
 ACTIVE = AbortFate.ACTIVE.value
@@ -19,6 +19,8 @@ UNDATED = "age unknown"
 REFERENCED = "referenced"
 ENDED = "ended meanwhile"
 UNREADABLE = "parts not readable"
+UNREADABLE_AGAIN = "parts not readable again"
+"""Of those the ones that no earlier run could read either, as the totals have them."""
 UNANSWERED = "unanswered"
 WOULD_ABORT = "would abort"
 DEFERRED = "deferred"
@@ -43,6 +45,11 @@ class MultipartDetail(ItemsDetail, total=False):
     parts_freed: int
     uploads_left: int
     deferred: int
+
+
+def as_item(upload: MultipartUpload) -> bytes:
+    """An upload as setbacks name it."""
+    return f"{upload.key}\x00{upload.upload_id}".encode("utf-8", "surrogateescape")
 
 
 def note_kept(totals: Totals, key: str, reason: str) -> None:

@@ -13,7 +13,9 @@ from filejobs_dagster.jobs.multipart_uploads.detail import (
     ENDED,
     UNDATED,
     UNREADABLE,
+    UNREADABLE_AGAIN,
     YOUNG,
+    as_item,
     note_kept,
 )
 from filejobs_dagster.objects.heads import THREADS
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.book.totals import Totals
+    from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.storage_orphans import Storage
 
 
@@ -48,17 +51,21 @@ class Due:
 class Judge:
     """Decides about a batch of uploads, and counts those that stay."""
 
-    def __init__(self, storage: Storage, totals: Totals, cutoff: datetime) -> None:
+    def __init__(
+        self, storage: Storage, totals: Totals, cutoff: datetime, setbacks: Setbacks
+    ) -> None:
         """Judge for one run.
 
         Args:
             storage: Where the uploads are.
             totals: Where those are counted that stay.
             cutoff: Whoever was active since then is not idle.
+            setbacks: Where it is remembered whose parts could not be read.
         """
         self._storage = storage
         self._totals = totals
         self._cutoff = cutoff
+        self._setbacks = setbacks
         # Before the threads that ask for parts share the client.
         leave_out_echoes(storage.client)
 
@@ -76,7 +83,7 @@ class Judge:
             active = upload.initiated if parts.count == 0 else parts.newest
             if active is None:
                 # Without a date nobody can say that it is old.
-                self._totals.note(UNDATED, upload.key, Meaning.STAYS, size=parts.size)
+                self._totals.note(UNDATED, upload.key, Meaning.PASSED_OVER, size=parts.size)
             elif active >= self._cutoff:
                 self._totals.note(ACTIVE, upload.key, Meaning.STAYS, size=parts.size)
             else:
@@ -127,10 +134,12 @@ class Judge:
         self, uploads: Sequence[MultipartUpload], *, ended_counts: bool = True
     ) -> list[tuple[MultipartUpload, Parts]]:
         found: list[tuple[MultipartUpload, Parts]] = []
+        unreadable: dict[bytes, str] = {}
         for upload, parts in zip(uploads, self._ask(uploads), strict=True):
             if isinstance(parts, Parts):
                 found.append((upload, parts))
             elif isinstance(parts, PartsUnknown):
+                unreadable[as_item(upload)] = str(parts.error)
                 self._totals.note(
                     UNREADABLE,
                     upload.key,
@@ -140,6 +149,8 @@ class Judge:
                 )
             elif ended_counts:
                 self._totals.note(ENDED, upload.key, Meaning.STAYS)
+        self._totals.more[UNREADABLE_AGAIN] += len(self._setbacks.known(unreadable))
+        self._setbacks.settle(unreadable, ())
         return found
 
     def _ask(self, uploads: Sequence[MultipartUpload]) -> list[Parts | PartsUnknown | None]:

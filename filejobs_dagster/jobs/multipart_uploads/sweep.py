@@ -11,13 +11,15 @@ from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.door.server import BLIND
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts, as_item
+from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
     ENDED,
     REFERENCED,
     UNDATED,
+    UNREADABLE_AGAIN,
     WOULD_ABORT,
+    as_item,
     detail_of,
     gone,
 )
@@ -127,7 +129,7 @@ class Sweep:
 
     def _sweep(self, now: datetime) -> None:
         totals = self._books.totals
-        judge = Judge(self._storage, totals, self._cutoff)
+        judge = Judge(self._storage, totals, self._cutoff, self._setbacks)
         aborts = Aborts(
             self._context,
             self._storage,
@@ -305,7 +307,7 @@ class Sweep:
         parts = [did]
         if referenced := totals.classes[REFERENCED]:
             parts.append(f"{referenced:,} stay because a row names their key")
-        if left := totals.left + totals.passed_over:
+        if left := totals.left + totals.passed_over - totals.classes[UNDATED]:
             parts.append(f"{left:,} are left because storage refused")
         if self._books.stopped is not None:
             parts.append(f"it stopped because of {self._books.stopped}")
@@ -316,7 +318,9 @@ class Sweep:
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed; a failure that is known says nothing new."""
         totals = self._books.totals
-        failed = totals.left + totals.passed_over - self._failed_again - totals.classes[WAITS]
+        known = self._failed_again + totals.classes[WAITS] + totals.more[UNREADABLE_AGAIN]
+        # Of what has no date nobody knows whether it is due.
+        failed = totals.left + totals.passed_over - known - totals.classes[UNDATED]
         worked = gone(totals) + totals.classes[WOULD_ABORT]
         if not totals.left:
             # Nothing was to be aborted: that parts were read at all shows that it works.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.book.totals import Meaning, Totals
-from filejobs_dagster.jobs.collecting.detail import HELD
+from filejobs_dagster.jobs.collecting.detail import HELD, NO_USABLE_TIME, unusable_rows
 from filejobs_dagster.jobs.table_retention.detail import (
     DELETED,
     DROPPED,
@@ -98,9 +98,12 @@ class Record:
             failed: True when a rule failed.
             error: Why the run failed, or None.
         """
-        self.books.totals = self.totals()
+        totals = self.books.totals = self.totals()
         outcome = self.books.outcome(
-            oldest_left=oldest_left, unswept=failed or bool(self.subset), error=error
+            oldest_left=oldest_left,
+            unswept=failed or bool(self.subset),
+            finding=unusable_rows(totals.classes[NO_USABLE_TIME]),
+            error=error,
         )
         decided = any(work.look is not None for work in self.works)
         return outcome if decided else replace(outcome, scanned=None, acted=None)
