@@ -17,6 +17,7 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.pins import bookkeeping
+from filejobs_dagster.audit.pins.store import PinReceipt
 from filejobs_dagster.audit.refused import RestoreRefused, code_for, must_be_trusted
 from filejobs_dagster.audit.session import set_writing
 from filejobs_dagster.audit.statement import moment_text, sha256_of
@@ -25,6 +26,9 @@ from filejobs_dagster.audit.verify import CHECKS, Full, examine, judge
 from filejobs_dagster.audit.verify.verdict import TOLD_ALL_THE_SAME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filejobs_dagster.audit.pins.read import Pinned
     from filejobs_dagster.audit.seal import SealPolicy
     from filejobs_dagster.audit.verify import Evidence
     from filejobs_dagster.audit.verify.verdict import Lost
@@ -88,6 +92,8 @@ def acknowledge_restore(
                 (chain, *vars(row).values()),
             )
             bookkeeping.write_down(cursor, database, chain, row.note, receipt)
+            for pin, put in _without_a_row(evidence):
+                bookkeeping.write_down(cursor, database, chain, pin.note or "", put)
             cursor.execute(
                 "UPDATE audit_chain SET incarnation = %s WHERE chain_id = %s",
                 (row.incarnation, chain),
@@ -138,6 +144,17 @@ def _row(evidence: Evidence, lost: Lost, actor: str, reason: str) -> RestoreRow:
         matched_head=lost.matched_head,
         lost_pins="\n".join(map(str, lost.pins)),
     )
+
+
+def _without_a_row(evidence: Evidence) -> Iterator[tuple[Pinned, PinReceipt]]:
+    """What stands outside, and whose row was lost with the database: it is demanded from now on."""
+    pinned = evidence.pinned
+    if pinned is None:
+        return
+    for pin in (*pinned.seals.values(), *pinned.trims.values(), *pinned.restores.values()):
+        if pin.key not in evidence.put_pins:
+            version = min(pinned.versions.get(pin.key, {None}), key=str)
+            yield pin, PinReceipt(pin.key, version, pin.locked_until, was_there=True)
 
 
 def _event(row: RestoreRow) -> dict[str, str]:

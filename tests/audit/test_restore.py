@@ -246,6 +246,18 @@ def test_a_pin_that_is_gone_for_good_does_not_close_the_way_back(went_on: World)
     assert went_on.verify().codes == {"PIN_GONE"}
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_lost_pin_that_is_deleted_after_the_restore_was_declared_is_found(
+    went_on: World, number: int
+) -> None:
+    """Their rows were lost with the database; the pins are all that is left of these events."""
+    acknowledge(went_on)
+    went_on.seal()
+    assert went_on.verify().clean
+    del went_on.pins.objects[f"{ORIGIN}/a/1/seal/00000000000{number}.note"]
+    assert "PIN_GONE" in went_on.verify().codes
+
+
 def test_an_acknowledged_restore_has_time_until_its_first_seal(restored: World) -> None:
     acknowledge(restored)
     policy = replace(restored.verify_policy, seal_max_age=timedelta(hours=1))
