@@ -49,7 +49,8 @@ def acknowledge_restore(
 ) -> RestoreRow:
     """Let a chain go on whose database is older than its pins.
 
-    The chain gets the next incarnation; its seals are numbered on and pinned under that number.
+    The chain gets the next incarnation that nothing is pinned under; its seals are numbered on and
+    pinned under that number.
 
     Args:
         database: Where the tables are.
@@ -128,8 +129,10 @@ def _row(evidence: Evidence, lost: Lost, actor: str, reason: str) -> RestoreRow:
             "VERIFY_FAILED", "a pin that is ahead cannot be read, or the chain is not there: "
             "nothing can be said of what was lost.",
         )  # fmt: skip
+    # An earlier restore of the same backup has pinned under the next number already.
+    pinned = 0 if evidence.pinned is None else evidence.pinned.newest_incarnation
     return RestoreRow(
-        incarnation=head.incarnation + 1,
+        incarnation=max(head.incarnation, pinned) + 1,
         survived_seal=evidence.seals[-1].seal_no if evidence.seals else 0,
         survived_size=head.head_seq,
         survived_head=head.head_hash,
