@@ -200,7 +200,7 @@ def _privileges(cursor: psycopg.Cursor[TupleRow], schema: str, *, complete: bool
 def _others(cursor: psycopg.Cursor[TupleRow], schema: str) -> Iterator[Finding]:
     """Say who else can append to any chain, or can put functions where those of the owner run."""
     cursor.execute(_OTHERS, {"schema": schema})
-    others = dict(cursor.fetchall())
+    others: dict[str, str] = dict(cursor.fetchall())
     creators = others.pop("schema", None)
     if creators is None:
         yield ok("schema rights", f"nobody but owners may create in the schema {schema}")

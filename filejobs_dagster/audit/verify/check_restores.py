@@ -30,12 +30,10 @@ def _not_genuine_restores(evidence: Evidence) -> Iterator[tuple[None, str]]:
         evidence.incarnation != numbers[-1]
     ):
         yield None, f"The chain is in incarnation {evidence.incarnation}; restores: {numbers[1:]}."
-    for under in (*evidence.seals, *evidence.checkpoints):
-        if under.incarnation not in numbers:
-            yield (
-                None,
-                f"No restore began incarnation {under.incarnation}, which has a seal or trim.",
-            )
+    under = {row.incarnation for row in evidence.seals}
+    under |= {row.incarnation for row in evidence.checkpoints}
+    for number in sorted(under - set(numbers)):
+        yield None, f"No restore began incarnation {number}, which has a seal or a trim."
     for row in evidence.restores:
         problem = signature_problem(row.note, row.survived_seal + 1, evidence.policy.trusted)
         if problem is not None:
