@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from filejobs_dagster.audit.own_events import read_body
 from filejobs_dagster.audit.session import table
 
 if TYPE_CHECKING:
@@ -112,5 +112,5 @@ def events_of_file(
 
 def _file_event(row: tuple[Any, ...]) -> FileEvent:
     chain, seq, recorded_at, text, *covering = row
-    body = json.loads(text)
+    body = read_body(text)
     return FileEvent(chain, seq, recorded_at, str(body.get("kind", "")), body, *covering)

@@ -32,10 +32,12 @@ LONGEST = 50_000_000
 _EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 _ED25519 = 1
 _HASH_BYTES = 32
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
+_HASH = re.compile(r"[0-9a-f]{64}")
 _NOTE = re.compile(
-    r"(?P<origin>[^\n]+)\n(?P<size>\d{1,18})\n(?P<root>[^\n]+)\n"
+    r"(?P<origin>[^\n]+)\n(?P<size>[0-9]{1,18})\n(?P<root>[^\n]+)\n"
     r"head (?P<head>[^\n]+)\n"
-    r"seal (?P<seal>\d{1,18}) (?P<sealed_at>[^ \n]+) [^ \n]+\n"
+    r"seal (?P<seal>[0-9]{1,18}) (?P<sealed_at>[^ \n]+) [^ \n]+\n"
     r"sys [^\n]+\n"
 )
 _SIGNATURE = re.compile(r"— (?P<name>[^\s+]+) (?P<signature>[A-Za-z0-9+/]+={0,2})")
@@ -95,10 +97,13 @@ def _read(proof: str) -> dict[str, Any]:
     if len(proof) > LONGEST:
         raise NotProven("the file is too long for a proof")
     try:
-        said = json.loads(proof)
+        said = json.loads(proof, object_pairs_hook=_each_name_once)
+        # Half of a surrogate pair is in JSON's power and in no text's.
+        json.dumps(said, ensure_ascii=False).encode()
         event = said["event"]
         right = (
             said["format"] == FORMAT
+            and isinstance(said["path"], list)
             and all(isinstance(said[name], str) for name in ("chain", "note"))
             and all(isinstance(event[name], str) for name in ("recorded_at", "body", "prev_hash"))
             and type(event["seq"]) is int
@@ -109,6 +114,13 @@ def _read(proof: str) -> dict[str, Any]:
     if not right:
         raise NotProven("the file is no proof: it was cut, or is something else")
     return dict(said)
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice, and readers differ in which of the two they take")
+    return found
 
 
 def _opened(note: str, keys: list[str]) -> dict[str, str]:
@@ -155,7 +167,7 @@ def _key(text: str) -> tuple[str, bytes, bytes]:
 
 
 def _event_hash(chain: str, event: dict[str, Any]) -> bytes:
-    if not event["recorded_at"].endswith("Z"):
+    if not _TIME.fullmatch(event["recorded_at"]):
         raise NotProven("the event has no time")
     try:
         moment = datetime.strptime(event["recorded_at"][:-1] + "+0000", "%Y-%m-%dT%H:%M:%S.%f%z")
@@ -193,20 +205,18 @@ def _root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
 
 
 def _hash(text: str) -> bytes:
-    try:
-        value = bytes.fromhex(text)
-    except ValueError:
-        value = b""
-    if len(value) != _HASH_BYTES:
-        raise NotProven("a hash of the proof has not 32 bytes")
-    return value
+    if not _HASH.fullmatch(text):
+        raise NotProven("a hash of the proof is not 32 bytes in small hexadecimal letters")
+    return bytes.fromhex(text)
 
 
 def _decoded(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        raw = base64.b64decode(text, validate=True)
     except ValueError:
         return b""
+    # Bits behind the last byte that nobody reads would make two texts of one.
+    return raw if base64.b64encode(raw).decode() == text else b""
 
 
 def _quoted_end(origin: str) -> str:

@@ -41,7 +41,7 @@ def own_events(
         ).format(events),
         (chain, [f'%"{kind}"%' for kind in kinds]),
     )
-    found = [(int(seq), _read(body)) for seq, body in cursor.fetchall()]
+    found = [(int(seq), read_body(body)) for seq, body in cursor.fetchall()]
     return [(seq, body) for seq, body in found if body.get("kind") in kinds]
 
 
@@ -51,9 +51,20 @@ def text_field(body: dict[str, Any], name: str) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _read(body: str) -> dict[str, Any]:
+def read_body(body: str) -> dict[str, Any]:
+    """Read the body of an event, whatever an application has written; {} when it is no object.
+
+    An integer with more digits than Python reads stays the text that it was.
+    """
     try:
-        read = json.loads(body)
+        read = json.loads(body, parse_int=_whole)
     except (ValueError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}
+
+
+def _whole(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits

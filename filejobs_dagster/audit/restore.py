@@ -17,6 +17,7 @@ from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.pins import bookkeeping
+from filejobs_dagster.audit.pins.store import PinReceipt
 from filejobs_dagster.audit.refused import RestoreRefused, code_for, must_be_trusted
 from filejobs_dagster.audit.session import set_writing
 from filejobs_dagster.audit.statement import moment_text, sha256_of
@@ -25,6 +26,9 @@ from filejobs_dagster.audit.verify import CHECKS, Full, examine, judge
 from filejobs_dagster.audit.verify.verdict import TOLD_ALL_THE_SAME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filejobs_dagster.audit.pins.read import Pinned
     from filejobs_dagster.audit.seal import SealPolicy
     from filejobs_dagster.audit.verify import Evidence
     from filejobs_dagster.audit.verify.verdict import Lost
@@ -45,7 +49,8 @@ def acknowledge_restore(
 ) -> RestoreRow:
     """Let a chain go on whose database is older than its pins.
 
-    The chain gets the next incarnation; its seals are numbered on and pinned under that number.
+    The chain gets the next incarnation that nothing is pinned under; its seals are numbered on and
+    pinned under that number.
 
     Args:
         database: Where the tables are.
@@ -88,6 +93,8 @@ def acknowledge_restore(
                 (chain, *vars(row).values()),
             )
             bookkeeping.write_down(cursor, database, chain, row.note, receipt)
+            for pin, put in _without_a_row(evidence):
+                bookkeeping.write_down(cursor, database, chain, pin.note or "", put)
             cursor.execute(
                 "UPDATE audit_chain SET incarnation = %s WHERE chain_id = %s",
                 (row.incarnation, chain),
@@ -122,8 +129,10 @@ def _row(evidence: Evidence, lost: Lost, actor: str, reason: str) -> RestoreRow:
             "VERIFY_FAILED", "a pin that is ahead cannot be read, or the chain is not there: "
             "nothing can be said of what was lost.",
         )  # fmt: skip
+    # An earlier restore of the same backup has pinned under the next number already.
+    pinned = 0 if evidence.pinned is None else evidence.pinned.newest_incarnation
     return RestoreRow(
-        incarnation=head.incarnation + 1,
+        incarnation=max(head.incarnation, pinned) + 1,
         survived_seal=evidence.seals[-1].seal_no if evidence.seals else 0,
         survived_size=head.head_seq,
         survived_head=head.head_hash,
@@ -138,6 +147,17 @@ def _row(evidence: Evidence, lost: Lost, actor: str, reason: str) -> RestoreRow:
         matched_head=lost.matched_head,
         lost_pins="\n".join(map(str, lost.pins)),
     )
+
+
+def _without_a_row(evidence: Evidence) -> Iterator[tuple[Pinned, PinReceipt]]:
+    """What stands outside, and whose row was lost with the database: it is demanded from now on."""
+    pinned = evidence.pinned
+    if pinned is None:
+        return
+    for pin in (*pinned.seals.values(), *pinned.trims.values(), *pinned.restores.values()):
+        if pin.key not in evidence.put_pins:
+            version = min(pinned.versions.get(pin.key, {None}), key=str)
+            yield pin, PinReceipt(pin.key, version, pin.locked_until, was_there=True)
 
 
 def _event(row: RestoreRow) -> dict[str, str]:

@@ -11,15 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.audit.append import COLLECTORS_CHAIN
 from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.pins import bookkeeping
 from filejobs_dagster.audit.pins.store import PinReceipt, PinStoreUnusable
 from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_trusted
-from filejobs_dagster.audit.session import set_writing
+from filejobs_dagster.audit.session import set_writing, snapshot
 from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of, moment_text
-from filejobs_dagster.audit.tables import SealRow
-from filejobs_dagster.audit.verify import CHECKS, Sealing, VerifyPolicy, examine
+from filejobs_dagster.audit.tables import SealRow, names_by_need
+from filejobs_dagster.audit.verify import CHECKS, Sealing, VerifyPolicy, examine, known_chains
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -107,6 +108,22 @@ class Sealed:
     pinned: bool
     pinned_late: tuple[int, ...] = ()
     note: str = ""
+
+
+def chains_by_need(database: Database, connection: Connection, policy: VerifyPolicy) -> list[str]:
+    """All known chains: the jobs' own first, then the one that was longest not sealed.
+
+    What an application writes must not keep what the jobs have done from being sealed.
+
+    Raises:
+        PinStoreUnusable: The place of the pins cannot be read.
+    """
+    known = known_chains(database, connection, policy)
+    with snapshot(database, connection) as cursor:
+        order = names_by_need(cursor, database)
+    place = {chain: number for number, chain in enumerate(order)}
+    # A chain that only its pins or its seals know is refused anyway.
+    return sorted(known, key=lambda one: (one != COLLECTORS_CHAIN, place.get(one, len(place))))
 
 
 def seal_chain(

@@ -226,6 +226,32 @@ def chain_names(cursor: psycopg.Cursor[TupleRow], database: Database) -> list[st
     return [str(row[0]) for row in cursor.fetchall()]
 
 
+def names_by_need(cursor: psycopg.Cursor[TupleRow], database: Database) -> list[str]:
+    """The chains with a head row, the one first that was longest not sealed.
+
+    One that was never sealed waits since its oldest event, so that new chains, of which an
+    application may make as many as it likes, do not pass before those that wait already.
+    """
+    cursor.execute(
+        sql.SQL(
+            "SELECT chain_id"
+            "  FROM {chain}"
+            "  LEFT JOIN LATERAL (SELECT sealed_at FROM {seal} AS seal"
+            "                      WHERE seal.chain_id = {chain}.chain_id"
+            "                      ORDER BY seal_no DESC LIMIT 1) AS seal ON true"
+            "  LEFT JOIN LATERAL (SELECT recorded_at FROM {event} AS event"
+            "                      WHERE event.chain_id = {chain}.chain_id"
+            "                      ORDER BY seq LIMIT 1) AS event ON true"
+            " ORDER BY coalesce(sealed_at, recorded_at), chain_id"
+        ).format(
+            chain=table(database, "audit_chain"),
+            seal=table(database, "audit_seal"),
+            event=table(database, "audit_event"),
+        )
+    )
+    return [str(row[0]) for row in cursor.fetchall()]
+
+
 def read_seals(
     cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, first: int = 1
 ) -> list[SealRow]:

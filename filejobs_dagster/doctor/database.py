@@ -77,6 +77,34 @@ SELECT format('USAGE on schema %%s', %(schema)s::text)
 """
 
 
+# PUBLIC is 0. A role that has made nothing here and owns nothing is what is looked for.
+_OTHERS = """
+WITH grants AS (
+    SELECT 'schema' AS what, nspowner AS owner, acl.grantee
+      FROM pg_namespace, aclexplode(nspacl) AS acl
+     WHERE nspname = %(schema)s AND privilege_type = 'CREATE'
+     UNION ALL
+    SELECT 'EXECUTE on audit_append_many', proowner, acl.grantee
+      FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) AS acl
+     WHERE pg_proc.oid = to_regprocedure('audit_append_many(text,text[])')
+     UNION ALL
+    SELECT 'INSERT on audit_event', relowner, acl.grantee
+      FROM pg_class, aclexplode(relacl) AS acl
+     WHERE pg_class.oid = to_regclass('audit_event') AND privilege_type = 'INSERT'
+)
+SELECT what, string_agg(DISTINCT name, ', ' ORDER BY name)
+  FROM (SELECT what, grantee,
+               CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee)::text END AS name
+          FROM grants
+         WHERE grantee <> ALL(ARRAY(SELECT owner FROM grants))) AS others
+ WHERE what = 'schema'
+    OR name <> current_user
+   AND NOT EXISTS (SELECT FROM pg_auth_members
+                    WHERE roleid = grantee AND pg_get_userbyid(member) = current_user)
+ GROUP BY what
+"""
+
+
 def check_database(
     database: Database, connection: Connection, installation: str, jobs: int
 ) -> Iterator[Finding]:
@@ -94,6 +122,7 @@ def check_database(
     with database.transaction(connection, read_only=True) as cursor:
         privileges = _privileges(cursor, database.schema, complete=schema.verdict == "ok")
         yield privileges
+        yield from _others(cursor, database.schema)
         yield _primary(cursor)
         yield check_standbys("standbys", cursor)
         yield _pooler(database, cursor, connection.info.backend_pid, jobs)
@@ -166,6 +195,33 @@ def _privileges(cursor: psycopg.Cursor[TupleRow], schema: str, *, complete: bool
     if not complete:
         return skipped("privileges", "the tables are not all there yet; see migrations")
     return ok("privileges", f"the role {role} may do what the jobs do")
+
+
+def _others(cursor: psycopg.Cursor[TupleRow], schema: str) -> Iterator[Finding]:
+    """Say who else can append to any chain, or can put functions where those of the owner run."""
+    cursor.execute(_OTHERS, {"schema": schema})
+    others: dict[str, str] = dict(cursor.fetchall())
+    creators = others.pop("schema", None)
+    if creators is None:
+        yield ok("schema rights", f"nobody but owners may create in the schema {schema}")
+    else:
+        yield warning(
+            "schema rights",
+            f"{creators} may create in the schema {schema}, where functions run with the rights "
+            "of their owner: what is made there could be called by them",
+            f"REVOKE CREATE ON SCHEMA {schema} FROM {creators}, as the owner of the schema, or use "
+            "a schema of the project's own",
+        )
+    if others:
+        yield warning(
+            "audit writers",
+            "; ".join(f"{roles} has {what}" for what, roles in sorted(others.items()))
+            + ": such a role may write any event into any chain",
+            "leave that to the role of the jobs: REVOKE it from the others, as the owner of the "
+            "tables, and let applications call audit_record (docs/audit.md)",
+        )
+    else:
+        yield ok("audit writers", "nobody but this role and the owner may write into any chain")
 
 
 def _primary(cursor: psycopg.Cursor[TupleRow]) -> Finding:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.audit.seal import SealPolicy, seal_chain
-from filejobs_dagster.audit.verify import known_chains
+from filejobs_dagster.audit.seal import SealPolicy, chains_by_need, seal_chain
 from filejobs_dagster.jobs.audit_troubles import (
     NOT_FINISHED,
     SHOWN,
@@ -51,7 +50,7 @@ def run(context: RunContext, request: SealRequest, policy: SealPolicy) -> Outcom
     """
     ends_at = time.monotonic() + request.max_runtime.total_seconds()
     with teaching():
-        chains = known_chains(context.database, context.connection, policy.verify)
+        chains = chains_by_need(context.database, context.connection, policy.verify)
         about = where_pins_are(policy.verify)
     sealing = _Sealing(context, policy, about)
     for place, chain in enumerate(chains):

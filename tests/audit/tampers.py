@@ -358,22 +358,34 @@ def _cut(key_of: Callable[[Attack], Any], *, event: bool) -> Callable[[Attack], 
     return apply
 
 
-tamper("a forged trim with a wrong key", "CP_SIG", "CP_SIG CP_UNPINNED", "CP_SIG CP_UNPINNED")(
-    _cut(lambda _: WRONG, event=True)
-)
-tamper("a forged trim with the stolen key", "", "CP_UNPINNED", "CP_UNPINNED")(
-    _cut(lambda a: a.world.signer, event=True)
-)
+# All of them cut what the hold of event 101 keeps.
+tamper(
+    "a forged trim with a wrong key",
+    "CP_HOLD CP_SIG",
+    "CP_HOLD CP_SIG CP_UNPINNED",
+    "CP_HOLD CP_SIG CP_UNPINNED",
+)(_cut(lambda _: WRONG, event=True))
+tamper(
+    "a forged trim with the stolen key", "CP_HOLD", "CP_HOLD CP_UNPINNED", "CP_HOLD CP_UNPINNED"
+)(_cut(lambda a: a.world.signer, event=True))
 tamper(
     "a forged trim with the stolen key and no event",
-    "CP_NO_EVENT",
-    "CP_NO_EVENT CP_UNPINNED",
-    "CP_NO_EVENT CP_UNPINNED",
+    "CP_HOLD CP_NO_EVENT",
+    "CP_HOLD CP_NO_EVENT CP_UNPINNED",
+    "CP_HOLD CP_NO_EVENT CP_UNPINNED",
 )(_cut(lambda a: a.world.signer, event=False))
 
 
+@tamper("use the signed and pinned receipt of a trim that a hold refused", *["CP_HOLD"] * 3)
+def _(a: Attack) -> None:
+    a.pin_trim(a.forge_checkpoint(a.world.signer, 70, event=True))
+
+
 @tamper(
-    "a forged trim with the stolen key, pinned, of young events", "", "CP_RETENTION", "CP_RETENTION"
+    "a forged trim with the stolen key, pinned, of young events",
+    "CP_HOLD",
+    "CP_HOLD CP_RETENTION",
+    "CP_HOLD CP_RETENTION",
 )
 def _(a: Attack) -> None:
     a.pin_trim(a.forge_checkpoint(a.world.signer, 70, event=True,

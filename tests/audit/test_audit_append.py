@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import threading
 import uuid
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,6 +18,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+import filejobs_dagster
 from filejobs_dagster.audit.append import (
     COLLECTORS_CHAIN,
     NotCanonical,
@@ -23,6 +26,7 @@ from filejobs_dagster.audit.append import (
     append,
     canonical,
 )
+from filejobs_dagster.audit.origin import quoted
 from tests.postgres.backends import is_waiting, together, wait_until
 
 if TYPE_CHECKING:
@@ -282,6 +286,137 @@ def test_an_event_of_an_application_says_what_happened(
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         connection.execute("SELECT audit_record('app', ARRAY[%s])", (body,))
     assert connection.execute("SELECT count(*) FROM audit_chain").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"kind":"audit.trim","kind":"app.x"}',
+        '{"kind":"app.x","ki\\u006ed":"audit.trim"}',
+        '{"kind":"app.x","n":1,"n":1}',
+    ],
+)
+def test_a_name_that_stands_twice_in_an_event_is_refused(
+    connection: psycopg.Connection, body: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="a name twice"):
+        connection.execute("SELECT audit_record('app', ARRAY[%s])", (body,))
+    deeper = '{"kind":"app.x","n":{"kind":"app.x"},"m":{"n":1}}'
+    connection.execute("SELECT audit_record('app', ARRAY[%s])", (deeper,))
+
+
+def test_a_name_of_a_chain_that_no_key_of_a_pin_can_hold_is_refused(
+    connection: psycopg.Connection,
+) -> None:
+    for chain in ("\u00e9" * 41, "/" * 81, "/" * 80 + "a"):
+        assert len(quoted(chain)) > 240
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="too long for a pin"):
+            connection.execute('SELECT audit_record(%s, ARRAY[\'{"kind":"x"}\'])', (chain,))
+    for chain in ("\u00e9" * 40, "/" * 79 + "a.b", "a" * 200):
+        assert len(quoted(chain)) <= 240
+        connection.execute('SELECT audit_record(%s, ARRAY[\'{"kind":"x"}\'])', (chain,))
+    # One that is there already goes on.
+    add(connection, {"n": 1}, chain="/" * 200)
+    connection.execute("UPDATE audit_chain SET writer = session_user")
+    connection.execute('SELECT audit_record(%s, ARRAY[\'{"kind":"x"}\'])', ("/" * 200,))
+
+
+NO_KINDS = {
+    "audit.archive",
+    "buckets.",
+    "public.notification_delivery",
+    "public.session",
+    "reviewed.csv",
+}
+"""Texts of the same form that stand beside the kinds of events."""
+
+
+def kinds_of_the_jobs() -> set[str]:
+    """What the package calls its events, by their form; of a composed one what it begins with."""
+    package = Path(filejobs_dagster.__file__).parent
+    found: set[str] = set()
+    for folder in ("audit", "book", "door", "jobs"):
+        for path in (package / folder).rglob("*.py"):
+            text = path.read_text(encoding="utf-8").replace("{JOB}", path.parent.name)
+            found |= set(re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', text))
+            found |= set(re.findall(r'f"([a-z_]+\.[a-z_.]*)\{', text))
+            found |= set(re.findall(r'f"([a-z_]+(?:\.[a-z_]+)+)"', text))
+    return found - NO_KINDS
+
+
+def test_what_the_jobs_write_is_what_an_application_may_not(
+    connection: psycopg.Connection,
+) -> None:
+    """One list in SQL: whoever gives events a new first word adds a migration, or breaks this."""
+    kinds = kinds_of_the_jobs()
+    assert {"bucket.adopted", "table_retention.", "run_history.progress.removed"} <= kinds
+    (text,) = connection.execute(
+        "SELECT prosrc FROM pg_proc WHERE proname = 'audit_record'"
+    ).fetchone() or ("",)
+    listed = re.search(r"'\^\((.*?)\)\[\.\]'", text, re.DOTALL)
+    assert listed is not None
+    reserved = set(re.findall(r"[a-z_]+", listed[1]))
+    assert {kind.partition(".")[0] for kind in kinds} == reserved
+    for kind in kinds:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="is the jobs' own"):
+            connection.execute(
+                "SELECT audit_record('app', ARRAY[%s])", (json.dumps({"kind": f"{kind}x"}),)
+            )
+
+
+@pytest.mark.parametrize(
+    "decoy",
+    [
+        "FUNCTION public.pg_has_role(text, oid, text) RETURNS boolean",
+        "FUNCTION public.cardinality(text[]) RETURNS integer",
+        "FUNCTION public.format(text, text, text) RETURNS text",
+        "FUNCTION public.taken(text, text[]) RETURNS text[]",
+    ],
+)
+def test_what_somebody_makes_in_the_schema_does_not_run_as_the_owner(
+    connection: psycopg.Connection, writers: list[str], decoy: str
+) -> None:
+    """In a cluster that was upgraded from PostgreSQL 14 everybody has CREATE on public."""
+    role = writers[0]
+    connection.execute(f"GRANT CREATE ON SCHEMA public TO {role}".encode())
+    record(connection, role)
+    connection.execute("UPDATE audit_chain SET head_at = '2999-01-01Z'")
+    with connection.transaction():
+        connection.execute(f"SET LOCAL ROLE {role}".encode())
+        connection.execute(
+            f"CREATE {decoy} LANGUAGE plpgsql AS"
+            " $$BEGIN RAISE EXCEPTION 'ran as %', current_user; END$$".encode()
+        )
+        if "taken" in decoy:
+            connection.execute(
+                "CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = text[],"
+                " FUNCTION = public.taken)"
+            )
+    # As in a session that has called neither function before.
+    connection.execute("DISCARD PLANS")
+    # The event of the clock, which is put together in SQL, is among them.
+    assert record(connection, role) == (3, 3)
+    assert check_chain(connection, "app") == 3
+
+
+def test_whatever_a_definer_calls_to_append_is_named_with_its_schema(
+    connection: psycopg.Connection,
+) -> None:
+    """CONTROL in the text: the functions before this were met by a better fitting overload."""
+    rows = connection.execute(
+        "SELECT prosrc FROM pg_proc WHERE proname IN ('audit_append_many', 'audit_record')"
+    ).fetchall()
+    assert len(rows) == 2
+    for (source,) in rows:
+        text = re.sub(r"--[^\n]*|'(?:[^']|'')*'|OPERATOR\(pg_catalog\.[^)]+\)", " , ", source)
+        calls = set(re.findall(r"(?<![.\w])([a-z_0-9]+)\s*\(", text))
+        # What the grammar makes of these does not look along the search path.
+        assert calls <= {
+            "coalesce", "greatest", "audit_append_many",
+            "audit_chain", "audit_event", "chain_id", "values", "exists",
+        }, calls  # fmt: skip
+        operators = re.findall(r"<>|[<>~+-]|\|\||(?:WHERE|IF|AND|OR|WHEN)\s+[\w.]+\s*=", text)
+        assert operators == []
 
 
 def test_a_rollback_leaves_no_gap(connection: psycopg.Connection) -> None:

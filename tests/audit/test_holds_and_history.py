@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +94,20 @@ def test_the_history_of_a_file_has_its_bytes_and_what_covers_them(own_world: Wor
     assert (found[3].seal_no, found[3].pin) == (None, None)
     assert [one.seq for one in history(own_world, key)] == [102, 105]
     assert history(own_world, "nobody") == []
+
+
+def test_numbers_and_depths_that_python_does_not_read_break_no_history(empty_world: World) -> None:
+    digits = "9" * 5000
+    for more in (f'"n":{digits}', '"n":' + "[" * 3000 + "]" * 3000):
+        body = '{"file_id":"F","kind":"app.x",' + more + "}"
+        empty_world.connection.execute("SELECT audit_record('app', ARRAY[%s])", (body,))
+    number, depth = history(empty_world, "F")
+    assert (number.kind, number.body["n"]) == ("app.x", digits)
+    assert json.dumps(number.body)
+    assert (depth.kind, depth.body) == ("", {})
+    # The chain's own work looks at them, too.
+    empty_world.seal("app")
+    assert empty_world.verify("app").clean
 
 
 def test_long_names_do_not_stop_an_append(own_world: World) -> None:

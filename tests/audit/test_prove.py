@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from filejobs_dagster.audit.prove import NothingToProve, prove_event
 from tests.audit.world import ORIGIN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.audit.world import World
 
 A = f"{ORIGIN}/a"
@@ -95,6 +98,52 @@ def test_forged_cut_replayed_and_signed_anew_are_refused(shared_world: World) ->
         )
     with pytest.raises(NotProven, match="no key that you know"):
         check(proof, origin=A, keys=[str(generate("another").verifier)])
+
+
+def _event(said: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**said, "event": {**said["event"], **changes}}
+
+
+HALF = "\ud800"
+OTHER_TEXTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "half a surrogate in the body": lambda said: _event(said, body=HALF),
+    "half a surrogate in the chain": lambda said: {**said, "chain": HALF},
+    "half a surrogate in the note": lambda said: {**said, "note": HALF + said["note"]},
+    "a time without its zeros": lambda said: _event(
+        said, recorded_at=re.sub(r"([-:T])0(\d)", r"\1\2", said["event"]["recorded_at"])
+    ),
+    "a time with other digits": lambda said: _event(
+        said, recorded_at=said["event"]["recorded_at"].replace("2", "\u0662")
+    ),
+    "a short fraction": lambda said: _event(
+        said, recorded_at=said["event"]["recorded_at"][:-2] + "Z"
+    ),
+    "a hash with spaces": lambda said: _event(said, prev_hash=said["event"]["prev_hash"] + " "),
+    "a path in capitals": lambda said: {**said, "path": [one.upper() for one in said["path"]]},
+    "a path that is no list": lambda said: {**said, "path": dict.fromkeys(said["path"], 1)},
+}
+
+
+@pytest.mark.parametrize("how", OTHER_TEXTS)
+def test_one_proof_has_one_text_and_none_other_is_taken_or_crashes(
+    shared_world: World, tmp_path: Path, how: str
+) -> None:
+    said = json.loads(prove(shared_world, 80))
+    other = OTHER_TEXTS[how](said)
+    assert other != said
+    with pytest.raises(NotProven):
+        checked(shared_world, json.dumps(other))
+    file = tmp_path / "proof.json"
+    file.write_text(json.dumps(other))
+    assert main([str(file), "--origin", A, "--key", str(shared_world.signer.verifier)]) == 2
+
+
+def test_a_proof_in_which_a_name_stands_twice_is_refused(shared_world: World) -> None:
+    proof = prove(shared_world, 80)
+    for name in ("event", "seq"):
+        twice = proof.replace(f'"{name}":', f'"{name}": {{"forged": 1}}, "{name}":', 1)
+        with pytest.raises(NotProven):
+            checked(shared_world, twice)
 
 
 def test_the_verifier_needs_no_other_file_of_the_project() -> None:

@@ -23,7 +23,7 @@ from tests.audit.world import ORIGIN, MemoryPins, World
 from tests.door.test_restored import tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from filejobs_dagster.audit.seal import SealPolicy
@@ -246,6 +246,18 @@ def test_a_pin_that_is_gone_for_good_does_not_close_the_way_back(went_on: World)
     assert went_on.verify().codes == {"PIN_GONE"}
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_lost_pin_that_is_deleted_after_the_restore_was_declared_is_found(
+    went_on: World, number: int
+) -> None:
+    """Their rows were lost with the database; the pins are all that is left of these events."""
+    acknowledge(went_on)
+    went_on.seal()
+    assert went_on.verify().clean
+    del went_on.pins.objects[f"{ORIGIN}/a/1/seal/00000000000{number}.note"]
+    assert "PIN_GONE" in went_on.verify().codes
+
+
 def test_an_acknowledged_restore_has_time_until_its_first_seal(restored: World) -> None:
     acknowledge(restored)
     policy = replace(restored.verify_policy, seal_max_age=timedelta(hours=1))
@@ -311,3 +323,100 @@ def test_a_dump_and_a_restore_change_no_hash(restored: World) -> None:
         {k: v for k, v in restored.pins.objects.items() if "seal" in k and k[-6] in "1234"}
     )
     assert restored.verify(policy=replace(restored.verify_policy, pins=older)).clean
+
+
+@pytest.fixture
+def copies(postgres_server: EmbeddedPostgres) -> Iterator[Callable[[World], World]]:
+    """Makes a copy of a world's database, as a snapshot of its volume is one; both stay usable."""
+    made: list[tuple[World, str]] = []
+
+    def copy(world: World) -> World:
+        source = world.connection.info.dbname
+        world.connection.close()
+        name = f"copy_{uuid.uuid4().hex}"
+        database = Database(postgres_server.create_database(name, source))
+        world.connection = world.database.connect("tests")
+        copied = replace(world, database=database, connection=database.connect("tests"))
+        made.append((copied, name))
+        return copied
+
+    yield copy
+    for world, name in made:
+        world.connection.close()
+        postgres_server.drop_database(name)
+
+
+def test_the_same_backup_is_restored_twice_and_the_chain_goes_on(
+    empty_world: World, copies: Callable[[World], World]
+) -> None:
+    empty_world.append(13)
+    empty_world.seal()
+    backup = copies(empty_world)
+    empty_world.append(6)
+    empty_world.seal()
+    first, second, third = copies(backup), copies(backup), backup
+    for number, world in enumerate((first, second, third), start=2):
+        world.append(2 + number)
+        with pytest.raises(SealRefused, match="ROLLED_BACK"):
+            world.seal()
+        row = acknowledge(world)
+        assert (row.incarnation, row.survived_seal, len(row.lost)) == (number, 1, 2 * number - 3)
+        assert world.verify().clean
+        for _ in range(2):
+            assert world.seal().note.startswith(f"files.example/audit/a@{number}\n")
+            world.append(3)
+        for mode in (Full(), Incremental(), Rolling(2, 0), Rolling(2, 1)):
+            assert world.verify(mode=mode).clean, mode
+    # Whoever goes on in a database that was given up is refused, and so is found there.
+    with pytest.raises(SealRefused, match="ROLLED_BACK"):
+        first.seal()
+    assert "PIN_AHEAD_SEAL" in first.verify().codes
+    # The pins of the restores before stay demanded, as every other lost pin.
+    del third.pins.objects[f"{ORIGIN}/a/2/seal/000000000003.note"]
+    assert "PIN_GONE" in third.verify().codes
+
+
+def test_a_younger_backup_does_not_meet_the_pins_of_a_restore_that_it_is_newer_than(
+    empty_world: World, copies: Callable[[World], World]
+) -> None:
+    """The pins of the first restore count other events under numbers that are here, too."""
+    empty_world.append(5)
+    empty_world.seal()
+    older = copies(empty_world)
+    for _ in range(4):
+        empty_world.append(5)
+        empty_world.seal()
+    younger = copies(empty_world)
+    for _ in range(2):
+        older.append(2)
+        if older.value("SELECT incarnation FROM audit_chain") == 1:
+            acknowledge(older)
+        older.seal()
+    row = acknowledge(younger)
+    assert (row.incarnation, row.survived_seal) == (3, 5)
+    younger.seal()
+    younger.append(1)
+    younger.seal()
+    for mode in (Full(), Incremental(), Rolling(2, 0), Rolling(2, 1)):
+        assert younger.verify(mode=mode).clean, mode
+    # Numbers may be passed over, and a restore cannot be left out for that.
+    forced(younger, "DELETE FROM audit_restore")
+    assert "RESTORE" in younger.verify().codes
+
+
+def test_a_restore_that_nobody_sealed_after_is_seen_by_a_younger_backup_that_seals(
+    empty_world: World, copies: Callable[[World], World]
+) -> None:
+    empty_world.append(5)
+    empty_world.seal()
+    older = copies(empty_world)
+    empty_world.append(5)
+    empty_world.seal()
+    younger = copies(empty_world)
+    # Two restores, of which the first never sealed: nothing is pinned as a seal under 2.
+    acknowledge(copies(older))
+    assert acknowledge(older).incarnation == 3
+    older.seal()
+    younger.append(1)
+    with pytest.raises(SealRefused, match="ROLLED_BACK"):
+        younger.seal()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.chains import chain_lock
 from filejobs_dagster.audit.keys import generate
 from filejobs_dagster.audit.note import text_of
@@ -20,7 +21,7 @@ from filejobs_dagster.audit.pins.store import PinStoreUnusable
 from filejobs_dagster.audit.refused import TrimRefused
 from filejobs_dagster.audit.rows import scan
 from filejobs_dagster.audit.statement import TrimFacts
-from filejobs_dagster.audit.trim import TrimPolicy, trim_chain
+from filejobs_dagster.audit.trim import TrimPolicy, batch, trim_chain
 from filejobs_dagster.audit.trim.archive import StoreArchive, check_archive
 from filejobs_dagster.audit.trim.plan import make_plan
 from filejobs_dagster.postgres.locks import Lease
@@ -31,6 +32,7 @@ from tests.postgres.backends import is_waiting, wait_until
 
 if TYPE_CHECKING:
     from filejobs_dagster.audit.pins.store import PinReceipt
+    from filejobs_dagster.audit.tables import CheckpointRow
     from filejobs_dagster.audit.trim import Batch, TrimPlan
 
 
@@ -286,8 +288,6 @@ def test_a_trim_that_dies_around_its_pin_has_removed_nothing(own_world: World, w
 def test_a_batch_that_dies_anywhere_has_removed_nothing(
     own_world: World, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    from filejobs_dagster.audit.trim import batch  # noqa: PLC0415 (only to interrupt it)
-
     real = getattr(batch, place)
 
     def die(*args: Any, **kwargs: Any) -> Any:
@@ -325,6 +325,49 @@ def test_a_hold_that_is_set_during_a_batch_is_seen_before_its_commit(own_world: 
     assert own_world.trim().plan.to_seq == 29
     assert own_world.verify().clean
     setter.connection.close()
+
+
+def test_the_receipt_of_a_trim_that_a_hold_refused_cannot_be_used_by_somebody_else(
+    own_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is signed and pinned: whoever may write the tables needs no key to use it."""
+    setter = World(own_world.database, own_world.database.connect("holder"))
+
+    class SlowPins(MemoryPins):
+        def put_once(
+            self, key: str, content: bytes, *, retain_until: datetime | None
+        ) -> PinReceipt:
+            if "/trim/" in key:
+                setter.hold(from_seq=30)
+            return super().put_once(key, content, retain_until=retain_until)
+
+    own_world.pins = SlowPins(own_world.pins.objects)
+    receipts: list[CheckpointRow] = []
+    record = batch._record
+
+    def remember(cursor: psycopg.Cursor[Any], task: Any, row: CheckpointRow) -> None:
+        receipts.append(row)
+        record(cursor, task, row)
+
+    monkeypatch.setattr(batch, "_record", remember)
+    with pytest.raises(TrimRefused, match="was set meanwhile"):
+        own_world.trim()
+    setter.connection.close()
+    assert own_world.verify().clean
+    [row] = receipts  # Everything in it stands in the pinned note, or follows from the events.
+    with own_world.connection.transaction(), own_world.connection.cursor() as cursor:
+        tampering(cursor)
+        cursor.execute("DELETE FROM audit_event WHERE chain_id = 'a' AND seq <= %s", (row.to_seq,))
+        event = {
+            "kind": "audit.trim", "checkpoint": str(row.checkpoint_no),
+            "note_sha256": row.sha256.hex(),
+        }  # fmt: skip
+        numbers = append(cursor, [event], chain="a")
+        assert numbers is not None
+        batch._insert(cursor, "a", replace(row, event_seq=numbers[0]))
+    assert own_world.verify().codes == {"CP_HOLD"}
+    with pytest.raises(TrimRefused, match="CP_HOLD"):
+        own_world.trim()
 
 
 def test_a_hold_that_comes_with_the_commit_waits_and_holds_what_is_left(own_world: World) -> None:

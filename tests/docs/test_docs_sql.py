@@ -50,7 +50,7 @@ EVERYTHING_BUT_APPENDING = (
         f"SELECT audit_record('application', ARRAY['{{\"kind\":\"{kind}\"}}'])"
         for kind in (
             "audit.trim", "audit.hold.set", "audit.clock", "objects.delete.result", "run.ended",
-            "upload.cleaned", "deleted_file.collected", "\\u0061udit.trim",
+            "upload.cleaned", "deleted_file.collected", "bucket.adopted", "\\u0061udit.trim",
         )
     ),
     "ALTER TABLE audit_event DISABLE TRIGGER ALL",

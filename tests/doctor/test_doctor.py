@@ -215,6 +215,43 @@ class TestPrivileges:
         assert patient.one("privileges").verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    ("grant", "check", "told"),
+    [
+        ("EXECUTE ON FUNCTION audit_append_many(text, text[])", "audit writers",
+         "has EXECUTE on audit_append_many"),
+        ("INSERT ON audit_event", "audit writers", "has INSERT on audit_event"),
+        ("CREATE ON SCHEMA public", "schema rights", "may create in the schema public"),
+    ],
+)  # fmt: skip
+def test_every_other_role_that_could_write_into_any_chain_is_named(
+    patient: Patient, connection: psycopg.Connection, role: str, grant: str, check: str, told: str
+) -> None:
+    checks = ("audit writers", "schema rights")
+    assert [patient.one(name).verdict for name in checks] == ["ok", "ok"]
+    grantee = str(conninfo_to_dict(role)["user"])
+    connection.execute(f"GRANT {grant} TO {grantee}".encode())
+    finding = patient.one(check)
+    assert finding.verdict == "warning"
+    assert f"{grantee} {told}" in finding.found
+    connection.execute(f"GRANT {grant} TO PUBLIC".encode())
+    assert "PUBLIC" in patient.one(check).found
+
+
+def test_the_role_of_the_jobs_may_append_itself_or_by_its_group(
+    patient: Patient, connection: psycopg.Connection, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = str(conninfo_to_dict(role)["user"])
+    group = f"group_{name}"
+    connection.execute(f"CREATE ROLE {group}; GRANT {group} TO {name}".encode())
+    connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}".encode())
+    for each in (name, group):
+        connection.execute(f"GRANT INSERT ON audit_event TO {each}".encode())
+    monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
+    assert patient.one("audit writers").verdict == "ok"
+    connection.execute(f"DROP OWNED BY {group}; DROP ROLE {group}".encode())
+
+
 def test_a_role_that_only_reads_is_found(patient: Patient, connection: psycopg.Connection) -> None:
     name = connection.info.dbname
     connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")

@@ -81,6 +81,17 @@ class PinnedChain:
             max((key[0] for key in self.trims), default=0),
         )
 
+    @property
+    def newest_incarnation(self) -> int:
+        """The newest that anything was pinned under, a restore that went no further included."""
+        restores = (key[0] for key in self.restores)
+        return max(self.incarnation, max(restores, default=0))
+
+    def newest_seal_before(self, incarnation: int) -> Pinned | None:
+        """The pinned seal with the highest number of the newest incarnation below one."""
+        keys = [key for key in self.seals if key[0] < incarnation]
+        return self.seals[max(keys)] if keys else None
+
     def newest_seal(self, incarnation: int) -> Pinned | None:
         """The pinned seal with the highest number of an incarnation."""
         numbers = [number for own, number in self.seals if own == incarnation]

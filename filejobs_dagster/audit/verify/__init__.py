@@ -29,7 +29,13 @@ from filejobs_dagster.audit.verify.evidence import (
     VerifyPolicy,
     part_of_day,
 )
-from filejobs_dagster.audit.verify.load import list_pins, list_places, load, where_to_look
+from filejobs_dagster.audit.verify.load import (
+    list_incarnations,
+    list_pins,
+    list_places,
+    load,
+    where_to_look,
+)
 from filejobs_dagster.audit.verify.registry import CHECKS, Finding
 from filejobs_dagster.audit.verify.verdict import Verification, conclude
 
@@ -100,8 +106,9 @@ def _examine_the_end(
     database: Database, connection: Connection, chain: str, policy: VerifyPolicy, mode: Sealing
 ) -> Evidence:
     """Look only at seals and pins from the newest one on that was written down as pinned."""
+    outside = list_incarnations(policy, chain)
     with snapshot(database, connection) as cursor:
-        newest, places = where_to_look(cursor, database, policy.origin_of(chain))
+        newest, places = where_to_look(cursor, database, policy.origin_of(chain), outside)
     if newest is None:
         # Nothing was pinned yet, or nobody wrote it down: everything is looked at.
         return examine(database, connection, chain, policy, mode=Incremental())

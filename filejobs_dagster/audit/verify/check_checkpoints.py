@@ -162,3 +162,26 @@ def _mismatched_holds(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
         live = row.hold_id in sets or release is None or release > evidence.base.seq
         if row.released and live and row.hold_id not in ends:
             yield row.release_event_seq, f"Hold {row.hold_id} was released without an event."
+
+
+@check
+def no_trim_went_past_a_hold(evidence: Evidence) -> Iterable[Finding]:
+    """No receipt cut what a hold kept when its event was written.
+
+    A trim that a hold refused leaves a signed and pinned receipt behind, which needs no key.
+    """
+    ends = {event.hold_id: event.seq for event in evidence.hold_events if event.kind == RELEASED}
+    return first_of(
+        "CP_HOLD",
+        (
+            (row.to_seq, f"Checkpoint {row.checkpoint_no} cut what hold {hold.hold_id} keeps.")
+            for row in evidence.checkpoints
+            for hold in evidence.holds
+            if hold.from_seq <= row.to_seq
+            and hold.set_event_seq < row.event_seq
+            and not (
+                hold.released
+                and ends.get(hold.hold_id, hold.release_event_seq or 0) < row.event_seq
+            )
+        ),
+    )

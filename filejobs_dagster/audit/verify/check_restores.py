@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.note import text_of
@@ -23,11 +24,16 @@ def restores_are_genuine(evidence: Evidence) -> Iterable[Finding]:
 
 
 def _not_genuine_restores(evidence: Evidence) -> Iterator[tuple[None, str]]:
-    numbers = [row.incarnation for row in evidence.restores]
-    # Not the range up to the incarnation: a row may claim billions of them.
-    dense = numbers == list(range(2, len(numbers) + 2))
-    if not dense or evidence.incarnation != len(numbers) + 1:
-        yield None, f"The chain is in incarnation {evidence.incarnation}; restores: {numbers}."
+    # Not one by one: a number is passed over when another restored database has pinned under it.
+    numbers = [1, *(row.incarnation for row in evidence.restores)]
+    if any(before >= after for before, after in pairwise(numbers)) or (
+        evidence.incarnation != numbers[-1]
+    ):
+        yield None, f"The chain is in incarnation {evidence.incarnation}; restores: {numbers[1:]}."
+    under = {row.incarnation for row in evidence.seals}
+    under |= {row.incarnation for row in evidence.checkpoints}
+    for number in sorted(under - set(numbers)):
+        yield None, f"No restore began incarnation {number}, which has a seal or a trim."
     for row in evidence.restores:
         problem = signature_problem(row.note, row.survived_seal + 1, evidence.policy.trusted)
         if problem is not None:
@@ -40,7 +46,7 @@ def _not_genuine_restores(evidence: Evidence) -> Iterator[tuple[None, str]]:
         if pin is None or (pin.was_read and pin.note != row.note):
             yield None, f"Restore {row.incarnation} is not pinned as it is."
         yield from _misstated(evidence, row)
-        lost = evidence.pinned.newest_seal(row.incarnation - 1)
+        lost = evidence.pinned.newest_seal_before(row.incarnation)
         if (
             lost is None
             or lost.name.number != row.lost_seal
@@ -56,9 +62,20 @@ def _misstated(evidence: Evidence, row: RestoreRow) -> Iterator[tuple[None, str]
         found = None if size is None else evidence.boundaries.get(size)
         if found is not None and found.hash != head:
             yield None, f"Restore {row.incarnation} names another event {size} than there is."
-    pins = {} if evidence.pinned is None else evidence.pinned.seals
+    named: dict[int, set[bytes]] = {}
     for lost in row.lost:
-        pin = pins.get((row.incarnation - 1, lost.seal_no))
+        named.setdefault(lost.seal_no, set()).add(lost.sha256)
+    own = {1, *(restore.incarnation for restore in evidence.restores)}
+    for (incarnation, number), pin in sorted(
+        () if evidence.pinned is None else evidence.pinned.seals.items()
+    ):
+        was_lost = incarnation not in own or number > row.survived_seal
         # One that is gone is told elsewhere: the note of the restore still names its hash.
-        if pin is not None and pin.note is not None and sha256_of(pin.note) != lost.sha256:
-            yield None, f"Restore {row.incarnation} names another pin {lost.seal_no} than is there."
+        if (
+            incarnation < row.incarnation
+            and was_lost
+            and number in named
+            and pin.note is not None
+            and sha256_of(pin.note) not in named[number]
+        ):
+            yield None, f"Restore {row.incarnation} names another pin {number} than is there."

@@ -227,7 +227,13 @@ class Evidence:
         return size == self.base.seq or any(scan.covers(size) for scan in self.scans)
 
     def survives(self, incarnation: int, seal_no: int) -> bool:
-        """Tell whether a seal of an earlier incarnation is part of the chain as it is now."""
+        """Tell whether a seal of an earlier incarnation is part of the chain as it is now.
+
+        An incarnation below this one that no restore began is that of another restored database.
+        """
+        own = {1, *(restore.incarnation for restore in self.restores)}
+        if incarnation < self.incarnation and incarnation not in own:
+            return False
         return all(
             seal_no <= restore.survived_seal
             for restore in self.restores

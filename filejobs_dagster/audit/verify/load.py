@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from psycopg import sql
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 MOST_LOOKS = 20
 """So many pins are looked for one by one after the snapshot."""
 
+_INCARNATION = re.compile("[1-9][0-9]{0,9}")
+
 TRIMMED = "audit.trim"
 """The kind of the event that names a checkpoint."""
 
@@ -81,9 +84,15 @@ def list_pins(policy: VerifyPolicy, chain: str, mode: Mode) -> PinnedChain | Non
 
 
 def where_to_look(
-    cursor: psycopg.Cursor[TupleRow], database: Database, origin: Origin
+    cursor: psycopg.Cursor[TupleRow], database: Database, origin: Origin, pinned: set[int]
 ) -> tuple[int | None, list[tuple[str, str | None]]]:
     """Where pins may stand that matter to a new seal.
+
+    Args:
+        cursor: In a `session.snapshot`.
+        database: Where the tables are.
+        origin: Which chain.
+        pinned: The incarnations that something stands under outside, of `list_incarnations`.
 
     Returns:
         The newest seal that was written down as pinned, None when there is none in the newest
@@ -92,22 +101,38 @@ def where_to_look(
     head = read_chain(cursor, database, origin.chain)
     restores = read_restores(cursor, database, origin.chain)
     incarnation = 1 if head is None else head.incarnation
-    # Nobody counts up to an incarnation that a tampered row claims.
-    if incarnation != len(restores) + 1:
+    own_numbers = [1, *(row.incarnation for row in restores)]
+    if incarnation != own_numbers[-1]:
         return None, []
-    places: list[tuple[str, str | None]] = [(f"{origin.prefix}{incarnation + 1}/seal/", None)]
-    for row in restores:
-        before = row.incarnation - 1
+    places: list[tuple[str, str | None]] = [
+        (f"{origin.prefix}{later}/seal/", None) for later in sorted(pinned) if later > incarnation
+    ]
+    for previous, row in zip(own_numbers, restores, strict=False):
         places.append((f"{origin.prefix}{row.incarnation}/restore-", None))
-        lost = origin.seal_key(before, max(0, row.lost_seal - 1))
-        places.append((f"{origin.prefix}{before}/seal/", lost))
-    for own in range(incarnation, 0, -1):
+        # Numbers in between are those of other restored databases.
+        for before in sorted(pinned):
+            if previous <= before < row.incarnation:
+                lost = origin.seal_key(before, max(0, row.lost_seal - 1))
+                places.append((f"{origin.prefix}{before}/seal/", lost))
+    for own in reversed(own_numbers):
         newest = newest_put_seal(cursor, database, origin, own)
         behind = None if newest is None else origin.seal_key(own, newest - 1)
         places.append((f"{origin.prefix}{own}/seal/", behind))
         if newest is not None:
             return newest, places
     return None, []
+
+
+def list_incarnations(policy: VerifyPolicy, chain: str) -> set[int]:
+    """The incarnations of a chain that anything stands under outside.
+
+    Raises:
+        PinStoreUnusable: The place cannot be read.
+    """
+    if policy.pins is None:
+        return set()
+    words = policy.pins.words(policy.origin_of(chain).prefix)
+    return {int(word) for word in words if _INCARNATION.fullmatch(word)}
 
 
 def list_places(

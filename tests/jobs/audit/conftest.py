@@ -12,6 +12,7 @@ import pytest
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text
+from filejobs_dagster.audit.seal import chains_by_need, seal_chain
 from filejobs_dagster.jobs import audit_seal, audit_setup, audit_trim, audit_verify
 from filejobs_dagster.jobs.audit import SealRequest, TrimRequest, VerifyRequest
 from filejobs_dagster.jobs.audit_troubles import teaching
@@ -94,6 +95,20 @@ class Auditor:
                 run, SealRequest.model_construct(**request), audit_setup.seal_policy(self.settings)
             ),
         )
+
+    def by_need(self) -> list[str]:
+        """The chains in the order in which the next run seals them."""
+        database = self.installation.database
+        policy = audit_setup.seal_policy(self.settings)
+        with database.connect("test") as connection:
+            return chains_by_need(database, connection, policy.verify)
+
+    def seal_one(self, chain: str) -> None:
+        """One chain, as a run does whose time is over then."""
+        database = self.installation.database
+        policy = audit_setup.seal_policy(self.settings)
+        with database.connect("test") as connection:
+            seal_chain(database, connection, chain, policy, live=True)
 
     def trim(self, mode: Mode = "live", **request: Any) -> Outcome:
         return self._run(

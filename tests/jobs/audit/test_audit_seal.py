@@ -142,6 +142,30 @@ def test_a_run_whose_time_is_over_fails_with_the_chains_that_it_left(auditor: Au
     assert outcome.detail["truncated"] is True
 
 
+def test_an_application_does_not_keep_other_chains_from_being_sealed(auditor: Auditor) -> None:
+    """However many chains it makes: the jobs' own is first, and none waits behind younger ones."""
+    auditor.append(1, "a", age=3)
+    auditor.append(1, "b", age=2)
+    auditor.append(1, "collectors")
+    for number in range(5):
+        auditor.append(1, f"!{number}")
+    for chain in auditor.by_need()[:3]:
+        auditor.seal_one(chain)
+    assert auditor.pins() == [
+        f"pins/test/audit/{chain}/1/seal/000000000001.note" for chain in ("a", "b", "collectors")
+    ]
+    # What was just sealed comes last, but for the jobs' own.
+    made = [f"!{number}" for number in range(5)]
+    assert auditor.by_need() == ["collectors", *made, "a", "b"]
+    auditor.seal_one("!0")
+    assert auditor.by_need() == ["collectors", *made[1:], "a", "b", "!0"]
+    outcome = auditor.seal()
+    assert outcome.ok, outcome.error
+    assert [row["chain"] for row in outcome.detail["chains"]] == [
+        "collectors", *made[1:], "a", "b", "!0",
+    ]  # fmt: skip
+
+
 def test_nothing_appended_yet_is_a_success_with_zero(auditor: Auditor) -> None:
     outcome = auditor.seal()
     assert outcome.ok
