@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg import sql
 
-from filejobs_dagster.postgres.inventory import TABLE, expected
+from filejobs_dagster.postgres.inventory import COLUMN, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -256,7 +256,7 @@ def catalogue(
     unsearched: dict[str, Unsearched] = {}
     tables: dict[int, list[_Row]] = {}
     for row in map(_Row._make, rows):
-        if (row.schema, row.name) in known:
+        if not known.isdisjoint({(row.schema, row.name), (row.schema, row.name, row.column)}):
             continue
         called = f"{row.root_schema or row.schema}.{row.root or row.name}.{row.column}"
         patterns = [pattern for pattern in ignored if fnmatchcase(called, pattern)]
@@ -304,15 +304,20 @@ def _table(rows: Sequence[_Row]) -> Table:
     )
 
 
-def _known(rows: Iterable[tuple[Any, ...]], own_schema: str | None) -> set[tuple[str, str]]:
-    """Tables of this project and of Dagster: their keys are sources, or what we wrote ourselves."""
-    return {found for schema, sign in rows for found in _tables_of(schema, sign, own_schema)}
+def _known(rows: Iterable[tuple[Any, ...]], own_schema: str | None) -> set[tuple[str, ...]]:
+    """Tables of Dagster, and columns of this project: sources, or what we wrote ourselves.
+
+    A column that the application has added to a table of the project is none of them.
+    """
+    return {found for schema, sign in rows for found in _written_by_us(schema, sign, own_schema)}
 
 
-def _tables_of(schema: str, sign: str, own_schema: str | None) -> Iterator[tuple[str, str]]:
+def _written_by_us(
+    schema: str, sign: str, own_schema: str | None
+) -> Iterator[tuple[str, str] | tuple[str, str, str]]:
     if sign == "event_logs":
         yield from ((schema, name) for name in _OF_DAGSTER)
         return
     for thing in expected():
-        if thing.kind == TABLE and (schema == own_schema or thing.name not in _OF_THE_FEATURE):
-            yield schema, thing.name
+        if thing.kind == COLUMN and (schema == own_schema or thing.table not in _OF_THE_FEATURE):
+            yield schema, thing.table, thing.name

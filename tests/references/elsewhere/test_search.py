@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.inventory import COLUMN, expected
 from filejobs_dagster.references.elsewhere import search as searching
 from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NO_RIGHT
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
@@ -271,3 +272,24 @@ def test_a_search_keeps_no_lock_on_a_table_that_it_has_read(
         happens="BEGIN; LOCK TABLE post; COMMIT",
     )
     assert (one.found.tables, one.found.unsearched) == (2, ())
+
+
+def test_of_our_own_tables_only_the_columns_that_were_added_are_searched(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    key = "files/preview-of-a-contract.png"
+    connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', 'files/c.pdf')")
+    assert search(database_url, [key]).found.columns == 0
+    connection.execute(f"ALTER TABLE file ADD COLUMN preview_key text DEFAULT '{key}'")
+    found = search(database_url, [key]).found
+    assert found.columns == 1
+    assert [naming.column for naming in found.named.values()] == ["public.file.preview_key"]
+
+
+@pytest.mark.parametrize("table", ["file", "upload", "attachment"])
+def test_no_column_of_a_fresh_file_feature_is_searched(
+    connection: psycopg.Connection, table: str
+) -> None:
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+    there = {name for (name,) in connection.execute(columns, (table,))}
+    assert there == {it.name for it in expected() if (it.kind, it.table) == (COLUMN, table)}
