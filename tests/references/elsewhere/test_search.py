@@ -12,7 +12,7 @@ import pytest
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.inventory import COLUMN, expected
 from filejobs_dagster.references.elsewhere import search as searching
-from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NO_RIGHT
+from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NESTED, NO_RIGHT
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
 from filejobs_dagster.settings.storage import BucketSettings
 
@@ -293,3 +293,48 @@ def test_no_column_of_a_fresh_file_feature_is_searched(
     columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
     there = {name for (name,) in connection.execute(columns, (table,))}
     assert there == {it.name for it in expected() if (it.kind, it.table) == (COLUMN, table)}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("bytea[]", "ARRAY[convert_to('files/in \"a\" row.pdf', 'UTF8')]"),
+        ("pair", "ROW(convert_to('files/in \"a\" row.pdf', 'UTF8'), 1)"),
+        ("folder[]", "ARRAY[ROW('x', ARRAY['files/in \"a\" row.pdf'])::folder]"),
+    ],
+    ids=["bytes in a list", "bytes in a row", "a list in rows in a list"],
+)
+def test_what_is_packed_in_a_row_or_a_list_is_not_searched(
+    connection: psycopg.Connection, database_url: str, column: str, value: str
+) -> None:
+    connection.execute(
+        "CREATE TYPE pair AS (k bytea, n int); CREATE TYPE folder AS (a text, b text[])"
+    )
+    connection.execute(f"CREATE TABLE doc (packed {column}); INSERT INTO doc VALUES ({value})")
+    found = search(database_url, ['files/in "a" row.pdf']).found
+    assert [(it.column, it.why) for it in found.unsearched] == [("public.doc.packed", NESTED)]
+    ignored = [{"column": "public.doc.packed", "reason": "names no files"}]
+    assert search(database_url, ["files/a name.pdf"], ignore=ignored).found.unsearched == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("tsvector", "$$'files/it''s \"a\" row.pdf'$$"),
+        ("place[]", "ARRAY[ROW('files/it''s \"a\" row.pdf', 1)::place]"),
+        ("names", "ARRAY['files/it''s \"a\" row.pdf']"),
+        ("span", "span('files/it''s \"a\" row.pdf', 'z')"),
+    ],
+    ids=["lexemes", "rows in a list", "a domain over a list of a domain", "a range"],
+)
+def test_a_name_with_quotes_is_found_in_types_that_escape_them(
+    connection: psycopg.Connection, database_url: str, column: str, value: str
+) -> None:
+    connection.execute(
+        "CREATE TYPE place AS (k text, n int); CREATE TYPE span AS RANGE (subtype = text)"
+    )
+    connection.execute("CREATE DOMAIN name_of AS text; CREATE DOMAIN names AS name_of[]")
+    connection.execute(f"CREATE TABLE doc (it {column}); INSERT INTO doc VALUES ({value})")
+    found = search(database_url, ['files/it\'s "a" row.pdf']).found
+    assert [naming.column for naming in found.named.values()] == ["public.doc.it"]
+    assert found.unsearched == ()
