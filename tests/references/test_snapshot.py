@@ -186,7 +186,12 @@ def test_control_who_reads_it_all_the_same_sees_no_key(
 def found_while(url: str, happens: Callable[[], object]) -> search.Found:
     """What a search finds when something happens before it reads the first table."""
     once = [happens]
-    one = Elsewhere(Database(url), bucket_settings(), on_progress=lambda *_: once and once.pop()())
+
+    def on_progress(*_: object) -> None:
+        if once:
+            once.pop()()
+
+    one = Elsewhere(Database(url), bucket_settings(), on_progress=on_progress)
     one.search([KEY.encode()])
     return one.found
 
