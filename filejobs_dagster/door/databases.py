@@ -201,7 +201,7 @@ def take_over(
 def operators(
     settings: Settings, entries: Collection[str], database: Database
 ) -> dict[str, Database]:
-    """The databases of the operator's that the jobs of some buckets ask or claim in.
+    """The databases of the operator's that the jobs of some buckets ask, search or claim in.
 
     A replica of `read_from` is compared with its primary whenever it is read, and decides nothing.
 
@@ -219,6 +219,8 @@ def operators(
         for source in settings.buckets[entry].sources
         if source.database is not None
     ]
+    for entry in entries:
+        addresses += [other.url for other in settings.buckets[entry].named_elsewhere.databases]
     for name, job in settings.jobs.items():
         if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] in entries:
             addresses += job.addresses()

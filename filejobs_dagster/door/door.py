@@ -13,6 +13,7 @@ from filejobs_dagster.door.clocks import proven_now
 from filejobs_dagster.door.databases import recognise
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.ledger.outcome import REFUSALS
 from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.objects.client import BucketUnavailable, make_client
 
@@ -194,11 +195,13 @@ class Door:
             explained = f"A live run would be refused: {'; '.join(self._refusals)}"
             if not self._doubted and "explained" in detail:
                 explained = f"{detail['explained']} {explained}"
-            detail |= {"would_be_refused": self._refusals, "explained": explained}
+            # Those that the job has found itself stand in its own sentence.
+            refusals = [*detail.get(REFUSALS, ()), *self._refusals]
+            detail |= {REFUSALS: refusals, "explained": explained}
         if self._doubted:
             # None, not left out: the numbers of the last batch are written down already.
             says_would = [name for name in detail if name.startswith("would_")]
-            detail |= {name: None for name in says_would if name != "would_be_refused"}
+            detail |= {name: None for name in says_would if name != REFUSALS}
             for name in ("classes", "bytes_by_class", "samples"):
                 if name in detail:
                     detail[name] = _renamed(detail[name])

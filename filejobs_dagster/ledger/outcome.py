@@ -12,6 +12,9 @@ from filejobs_dagster.ledger.sanitize import printable, sanitize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+REFUSALS = "would_be_refused"
+"""In the detail of a dry run: why a live one would not be let in, or would delete nothing."""
+
 
 @dataclass(frozen=True)
 class Outcome:

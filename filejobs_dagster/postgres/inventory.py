@@ -31,8 +31,9 @@ FILE = "inventory.json"
 
 SETTING = "setting"
 TABLE = "table"
+COLUMN = "column"
 KINDS = (
-    SETTING, TABLE, "trigger", "rule", "function", "constraint", "unique index", "column",
+    SETTING, TABLE, "trigger", "rule", "function", "constraint", "unique index", COLUMN,
 )  # fmt: skip
 """In the order in which they are told: first what keeps files from being lost."""
 

@@ -24,6 +24,7 @@ from filejobs_dagster.references.operator import OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
 from filejobs_dagster.references.reference_set import SAMPLES, ReferenceSet, SourceCount
 from filejobs_dagster.references.replica import WAIT, ReplicaState, catch_up
+from filejobs_dagster.references.snapshot import keep_open, require_nothing_exchanged
 from filejobs_dagster.references.transforms import Transforms
 from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import Sorter
@@ -39,7 +40,6 @@ LOCK_TIMEOUT = timedelta(seconds=10)
 MEMORY_FOR_AWAITED = 8 * 1024 * 1024
 """Bytes: open reservations are few beside all keys."""
 
-_WITH_TRANSACTION_TIMEOUT = 170_000
 _AS_IS = Transforms()
 
 
@@ -119,6 +119,7 @@ class BulkReferences:
                         counts[query.name] = self._read_query(
                             cursor, query, sorter, written, awaited
                         )
+                    require_nothing_exchanged(cursor, group.whom)
         written.finish()
         kept = self._kept("references", sorter)
         return ReferenceSet(
@@ -211,8 +212,6 @@ class BulkReferences:
                 b"""
                 SELECT set_config('statement_timeout', $1, true),
                        set_config('lock_timeout', $2, true),
-                       -- Keys are sorted between two statements, which may take its time.
-                       set_config('idle_in_transaction_session_timeout', '0', true),
                        set_config('client_encoding', 'UTF8', true),
                        -- A policy that hides rows raises, instead of making keys look unreferenced.
                        set_config('row_security', 'off', true),
@@ -223,8 +222,7 @@ class BulkReferences:
             )
         )
         *_, is_replica, moment = row
-        if cursor.connection.info.server_version >= _WITH_TRANSACTION_TIMEOUT:
-            cursor.execute(b"SET LOCAL transaction_timeout = 0")
+        keep_open(cursor)
         if primary and is_replica:
             raise ReferencesUnknown(
                 "This connection leads to a replica, which may lack references that the primary "

@@ -24,6 +24,7 @@ from filejobs_dagster.references.near import INSIDE, Sieve
 from filejobs_dagster.references.operator import Column, OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
 from filejobs_dagster.references.plans import reads_of
+from filejobs_dagster.references.snapshot import require_nothing_exchanged
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -422,6 +423,12 @@ class ReferenceCheck:
         ):
             self._prepare(cursor)
             yield cursor
+            try:
+                require_nothing_exchanged(cursor, whom)
+            except ReferencesUnknown:
+                # They may have been read in that very snapshot.
+                self._sieves.clear()
+                raise
 
     def _prepare(self, cursor: psycopg.RawCursor[TupleRow]) -> None:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

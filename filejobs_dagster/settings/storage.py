@@ -170,7 +170,8 @@ class NamedElsewhereSettings(Section):
     )
     databases: list[OtherDatabase] = Field(
         default_factory=list,
-        description="Further databases to search, beside the project's own and those of sources.",
+        description="Further databases to search, beside the project's own and those of sources. "
+        "Each must be the primary.",
         examples=[[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}]],
     )
 

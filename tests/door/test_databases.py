@@ -110,6 +110,18 @@ def test_a_live_run_remembers_what_it_saw_and_a_later_one_moves_it_on(world: Own
     assert remembered(world)[1] > first
 
 
+def test_a_database_that_is_only_searched_for_names_is_watched_as_well(
+    world: OwnTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = world.document["buckets"]["uploads"]
+    monkeypatch.setitem(bucket, "sources", [])
+    monkeypatch.setitem(bucket, "named_elsewhere", {"databases": [{"url": {"env": NAME}}]})
+    come_in(world)
+    world.execute("UPDATE watched_database SET timeline = timeline + 1")
+    with pytest.raises(Refusal, match="this is the old primary"):
+        come_in(world)
+
+
 def test_a_job_that_deletes_no_bytes_asks_no_database_of_the_operators(world: OwnTables) -> None:
     assert come_in(world, "table_retention")["door"] == {}
     assert world.execute("SELECT 1 FROM watched_database") == []

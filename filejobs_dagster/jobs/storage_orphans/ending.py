@@ -18,6 +18,8 @@ from filejobs_dagster.jobs.storage_orphans.detail import (
     UNSEEN,
     WON_BY_OTHERS,
 )
+from filejobs_dagster.ledger.outcome import REFUSALS
+from filejobs_dagster.references.elsewhere.search import unsearched_in_words
 from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.settings import Request
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.references.elsewhere.search import Elsewhere
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,14 @@ class How:
         first: True for the first complete pass by these sources and rules.
         reviewed: True when only a reviewed list could go.
         supply: What could go.
+        elsewhere: Says what could not be searched for names.
     """
 
     confirmed_before: datetime
     first: bool
     reviewed: bool
     supply: Supply
+    elsewhere: Elsewhere
 
 
 class Ending:
@@ -147,6 +152,14 @@ class Ending:
             count, size = 0, -1
             while keys := self._how.supply.take(self._request.batch_size):
                 count += len(keys)
+        unsearched = self._how.elsewhere.found.unsearched
+        if count and unsearched:
+            return {
+                "would_collect": 0,
+                "would_free_bytes": 0,
+                "would_defer": 0,
+                REFUSALS: [unsearched_in_words(unsearched)],
+            }
         taken = min(count, self._request.limit)
         facts: dict[str, Any] = {"would_collect": taken, "would_defer": count - taken}
         if taken == count and size >= 0:
@@ -157,7 +170,7 @@ class Ending:
         self,
         due: Due,
         waiting: Waiting,
-        would: Mapping[str, int] | None,
+        would: Mapping[str, Any] | None,
         put_off: Mapping[str, PutOff],
     ) -> str:
         """A sentence or two for whoever wonders why nothing, or not everything, was removed."""
@@ -182,7 +195,7 @@ class Ending:
         if locked := self._books.totals.classes[LOCKED]:
             parts.append(f"{locked:,} are locked")
         parts += [f"{it.count:,} are put off: {kind}" for kind, it in put_off.items()]
-        return "; ".join(parts) + "."
+        return "; ".join(part.removesuffix(".") for part in parts) + "."
 
     def _did(self, due: Due) -> str:
         done, stopped = detail.in_words(self._books.totals), self._books.stopped
@@ -191,8 +204,11 @@ class Ending:
             return done + because
         return f"{done}{because}; {counted(due.count)} with {due.bytes:,} bytes are due and left"
 
-    def _would_do(self, would: Mapping[str, int], due: Due) -> str:
+    def _would_do(self, would: Mapping[str, Any], due: Due) -> str:
         """What a live run would do; bytes stand where they are known without reading every mark."""
+        if refused := would.get(REFUSALS):
+            due_ones = counted(due.count)
+            return f"A live run would remove none of what is due ({due_ones}): {refused[0]}"
         taken, left = would["would_collect"], would["would_defer"]
         of_list = " of the reviewed list" if self._how.reviewed else ""
         said = f"A live run would remove {counted(taken)}{of_list}"

@@ -127,7 +127,7 @@ class Sweep:
         supply = NotNamedElsewhere(supply, elsewhere, live=self._context.live)
         if self._context.live and not first:
             self._drain(supply, confirmed_before)
-        how = How(confirmed_before, first, reviewed is not None, supply)
+        how = How(confirmed_before, first, reviewed is not None, supply, elsewhere)
         return Ending(self._context, self._request, self._books, self._marks, how).outcome(
             marked=marked
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg import sql
 
-from filejobs_dagster.postgres.inventory import TABLE, expected
+from filejobs_dagster.postgres.inventory import COLUMN, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +19,8 @@ NO_RIGHT = "this role has no right to read it"
 HIDDEN_ROWS = "row security hides rows from this role"
 FOREIGN = "it is a foreign table: another server has its rows"
 BYTES = "it holds bytes: what is encrypted or packed in them cannot be seen"
+NESTED = "its type holds bytes or lists within a row or a list: not all of it can be seen"
+_IN_PART = {"bytes": BYTES, "nested": NESTED}
 
 _OF_THE_FEATURE = frozenset({"file", "upload", "attachment"})
 """Sources of their own; of another installation's schema they are searched as any table."""
@@ -42,17 +44,32 @@ WITH RECURSIVE plain AS (
       FROM pg_catalog.pg_type AS above JOIN plain ON above.typbasetype = plain.type
      WHERE above.typtype = 'd'
 ), kind AS (
-    SELECT type,
+    SELECT type, typrelid,
            CASE WHEN typname = 'bytea' THEN 'bytes'
                 WHEN typname = 'hstore' THEN 'quoted'
+                WHEN typname = 'tsvector' THEN 'lexemes'
                 WHEN typtype = 'c' THEN 'row'
+                -- Its ends are written like the fields of a row.
+                WHEN EXISTS (SELECT FROM pg_catalog.pg_range
+                               JOIN pg_catalog.pg_type AS of ON of.oid = rngsubtype
+                              WHERE rngtypid = base AND of.typcategory = 'S') THEN 'row'
                 WHEN typcategory = 'S' OR typname IN ('json', 'jsonb', 'uuid', 'xml', 'ltree')
                 THEN 'text' END AS kind,
            CASE WHEN typcategory = 'A' THEN typelem END AS element
       FROM plain JOIN pg_catalog.pg_type ON pg_type.oid = base
-), searched AS (
-    SELECT kind.type, coalesce(kind.kind, CASE WHEN of.kind IS NOT NULL THEN 'array' END) AS kind
+), shape AS (
+    SELECT kind.type, kind.typrelid, kind.kind, of.kind AS of_kind, of.typrelid AS of_typrelid
       FROM kind LEFT JOIN kind AS of ON of.type = kind.element
+), nested AS (
+    SELECT attrelid
+      FROM pg_catalog.pg_attribute JOIN shape ON shape.type = atttypid
+     WHERE attnum > 0 AND NOT attisdropped AND coalesce(kind, of_kind || '[]') <> 'text'
+), searched AS (
+    SELECT type,
+           CASE WHEN of_kind = 'bytes'
+                  OR coalesce(nullif(typrelid, 0), of_typrelid) IN (SELECT attrelid FROM nested)
+                THEN 'nested' ELSE coalesce(kind, 'array of ' || of_kind) END AS kind
+      FROM shape
 )
 SELECT pg_class.oid, nspname::text, pg_class.relname::text, attname::text, searched.kind,
        pg_class.relkind::text, pg_catalog.pg_relation_size(pg_class.oid),
@@ -112,7 +129,8 @@ SELECT nspname::text, relname::text
 """
 
 
-_ESCAPED_QUOTE = {"quoted": '\\"', "row": '""'}
+_QUOTES = {"quoted": ('\\"', '"'), "row": ('""', '"'), "lexemes": ("''", "'")}
+"""How a type writes a quote within what it quotes."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +139,8 @@ class Column:
 
     Attributes:
         name: As it is called in the table.
-        kind: How its values are read: `text`, `quoted`, `row`, `array` or `bytes`.
+        kind: How its values are read: `text`, `quoted`, `row`, `lexemes`, `array of` one of these,
+            `bytes`, or `nested` for what is escaped in more than one way.
     """
 
     name: str
@@ -132,13 +151,14 @@ class Column:
         column = sql.Identifier(self.name)
         if self.kind == "bytes":
             return column
-        if self.kind == "array":
-            return sql.SQL("pg_catalog.array_to_string({}, E'\\n')").format(column)
         text = sql.SQL("{}::text").format(column)
-        if self.kind in _ESCAPED_QUOTE:
+        of = self.kind.removeprefix("array of ")
+        if of != self.kind:
+            text = sql.SQL("pg_catalog.array_to_string({}, E'\\n')").format(column)
+        if of in _QUOTES:
             # What stands in quotes there has its quotes escaped, and its backslashes twice.
-            return sql.SQL("replace(replace({}, {}, '\"'), {}, {})").format(
-                text, _ESCAPED_QUOTE[self.kind], "\\\\", "\\"
+            return sql.SQL("replace(replace({}, {}, {}), {}, {})").format(
+                text, *_QUOTES[of], "\\\\", "\\"
             )
         return text
 
@@ -256,7 +276,7 @@ def catalogue(
     unsearched: dict[str, Unsearched] = {}
     tables: dict[int, list[_Row]] = {}
     for row in map(_Row._make, rows):
-        if (row.schema, row.name) in known:
+        if not known.isdisjoint({(row.schema, row.name), (row.schema, row.name, row.column)}):
             continue
         called = f"{row.root_schema or row.schema}.{row.root or row.name}.{row.column}"
         patterns = [pattern for pattern in ignored if fnmatchcase(called, pattern)]
@@ -276,8 +296,8 @@ def catalogue(
         else:
             why = HIDDEN_ROWS if row.may_read else NO_RIGHT
             unsearched[called] = Unsearched(called, why, row.size)
-        if row.kind == "bytes" and row.heap and not patterns:
-            unsearched.setdefault(called, Unsearched(called, BYTES, row.size))
+        if row.kind in _IN_PART and row.heap and not patterns:
+            unsearched.setdefault(called, Unsearched(called, _IN_PART[row.kind], row.size))
     return Catalogue(
         tables=tuple(sorted(map(_table, tables.values()), key=lambda table: table.size)),
         unsearched=tuple(unsearched.values()),
@@ -304,15 +324,20 @@ def _table(rows: Sequence[_Row]) -> Table:
     )
 
 
-def _known(rows: Iterable[tuple[Any, ...]], own_schema: str | None) -> set[tuple[str, str]]:
-    """Tables of this project and of Dagster: their keys are sources, or what we wrote ourselves."""
-    return {found for schema, sign in rows for found in _tables_of(schema, sign, own_schema)}
+def _known(rows: Iterable[tuple[Any, ...]], own_schema: str | None) -> set[tuple[str, ...]]:
+    """Tables of Dagster, and columns of this project: sources, or what we wrote ourselves.
+
+    A column that the application has added to a table of the project is none of them.
+    """
+    return {found for schema, sign in rows for found in _written_by_us(schema, sign, own_schema)}
 
 
-def _tables_of(schema: str, sign: str, own_schema: str | None) -> Iterator[tuple[str, str]]:
+def _written_by_us(
+    schema: str, sign: str, own_schema: str | None
+) -> Iterator[tuple[str, str] | tuple[str, str, str]]:
     if sign == "event_logs":
         yield from ((schema, name) for name in _OF_DAGSTER)
         return
     for thing in expected():
-        if thing.kind == TABLE and (schema == own_schema or thing.name not in _OF_THE_FEATURE):
-            yield schema, thing.name
+        if thing.kind == COLUMN and (schema == own_schema or thing.table not in _OF_THE_FEATURE):
+            yield schema, thing.table, thing.name

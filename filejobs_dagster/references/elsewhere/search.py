@@ -1,9 +1,10 @@
 """Looks for the names of candidates in every column of every database that the settings name.
 
 One COPY for each part of a table, in its binary form, of all its columns together; what arrives is
-searched here, for all forms of all candidates at once. A statement reads few pages, so that its
-snapshot is short; nothing is written. What cannot be searched is named: it is never taken for
-"nothing was found".
+searched here, for all forms of all candidates at once. One snapshot for all parts of a database: a
+row that moves from a part that is still to come to one that was read would otherwise be missed. No
+lock is kept from one part to the next, and nothing is written. What cannot be searched is named: it
+is never taken for "nothing was found".
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from filejobs_dagster.references.elsewhere.forms import Needles
 from filejobs_dagster.references.grouping import grouped
 from filejobs_dagster.references.operator import OperatorQuery
 from filejobs_dagster.references.replica import catch_up
+from filejobs_dagster.references.snapshot import keep_open, require_nothing_exchanged
 from filejobs_dagster.references.unknown import ReferencesUnknown
 
 if TYPE_CHECKING:
@@ -278,6 +280,10 @@ class Elsewhere:
                 )
                 catch_up(origin, connection, "named_elsewhere")
                 origin.close()
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            stack.enter_context(connection.transaction())
+            keep_open(stack.enter_context(connection.cursor()))
             found = self._columns(connection, place)
             left: list[Unsearched] = []
             for table in found.tables:
@@ -301,7 +307,7 @@ class Elsewhere:
         at, timeout = 0, self._statement_timeout
         if not in_parts:
             most, timeout = table.pages, LONGEST_WHOLE
-        # Pages that are added meanwhile hold rows younger than the candidates.
+        # Pages that are added meanwhile hold rows that the snapshot does not see.
         while at < table.pages:
             if time.monotonic() >= ends_at:
                 return OVER_BUDGET
@@ -310,9 +316,7 @@ class Elsewhere:
             # The last part has no end: a table that was rewritten meanwhile may be longer.
             pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
             try:
-                with connection.transaction(), connection.cursor() as cursor:
-                    _prepare(cursor, timeout)
-                    work.read(cursor, table, pages)
+                _read_part(connection, table, pages, work, timeout)
             except psycopg.errors.QueryCanceled as error:
                 if in_parts and most > 1:
                     most = max(1, most // 2)
@@ -321,22 +325,42 @@ class Elsewhere:
                 else:
                     return f"it was too slow: {sanitize_exception(error, limit=200)}"
                 continue
-            except psycopg.errors.UndefinedTable:
-                return None  # dropped meanwhile, with all that it named
-            except psycopg.DatabaseError as error:
+            except (psycopg.DatabaseError, ReferencesUnknown) as error:
                 if connection.closed:
                     raise
-                return f"it could not be read: {sanitize_exception(error, limit=300)}"
+                return _why_unread(error)
             at = until
         work.end(table)
         return None
 
 
+def _read_part(
+    connection: Connection,
+    table: Table,
+    pages: tuple[int, int] | None,
+    work: _Work,
+    timeout: timedelta,
+) -> None:
+    # Rolled back to where it began, it gives back the lock on the table.
+    with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+        _prepare(cursor, timeout)
+        work.read(cursor, table, pages)
+        require_nothing_exchanged(cursor, str(table))
+
+
+def _why_unread(error: psycopg.DatabaseError | ReferencesUnknown) -> str:
+    if isinstance(error, ReferencesUnknown):
+        return str(error)
+    if isinstance(error, psycopg.errors.UndefinedTable):
+        # Under a new name it may name as much as before.
+        return "there is no table of that name any more: it was dropped or renamed"
+    return f"it could not be read: {sanitize_exception(error, limit=300)}"
+
+
 def _prepare(cursor: psycopg.Cursor[Any], timeout: timedelta) -> None:
     cursor.execute(
         """
-        SELECT set_config('transaction_read_only', 'on', true),
-               set_config('statement_timeout', %s, true),
+        SELECT set_config('statement_timeout', %s, true),
                set_config('lock_timeout', %s, true),
                set_config('client_encoding', 'UTF8', true),
                -- A policy that hides rows raises, instead of hiding what they name.

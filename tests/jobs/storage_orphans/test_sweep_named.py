@@ -151,6 +151,9 @@ def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_i
     dry = sweep("dry")
     assert dry.ok, dry.error
     assert [row["column"] for row in dry.detail["unsearched"]] == ["public.vault.sealed"]
+    assert dry.detail["would_collect"] == dry.detail["would_defer"] == 0
+    assert "public.vault.sealed: it holds bytes" in dry.detail["would_be_refused"][0]
+    assert "A live run would remove none of what is due (1 orphan)" in dry.detail["explained"]
     live = sweep()
     assert not live.ok
     assert "Not searched: public.vault.sealed: it holds bytes" in str(live.error)
@@ -200,3 +203,23 @@ def test_of_too_many_candidates_those_outside_of_the_sample_are_looked_for_befor
     # CONTROL: by the sample alone, they go.
     monkeypatch.setattr(Elsewhere, "search", Careless.search)
     assert sweep().acted == 2
+
+
+def test_a_column_that_the_application_added_to_a_table_of_ours_names_objects(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("ALTER TABLE file ADD COLUMN preview_key text")
+    sweep.seen_before("files/preview-of-a-contract.png")
+    sweep.put("files/contract.pdf")
+    sweep.installation.execute(
+        "INSERT INTO file (state, storage_key, preview_key)"
+        " VALUES ('ready', 'files/contract.pdf', 'files/preview-of-a-contract.png')"
+    )
+    outcome = sweep()
+    assert (outcome.ok, outcome.acted) == (True, 0)
+    assert outcome.detail["named_elsewhere"][0]["column"] == "public.file.preview_key"
+    # CONTROL: without the search of it, the preview of a live file goes.
+    monkeypatch.setattr(sweeping, "Elsewhere", Careless)
+    assert sweep().ok
+    assert sweep().acted == 1
+    assert not sweep.installation.has_object("files/preview-of-a-contract.png")

@@ -6,8 +6,13 @@ import json
 import uuid
 from typing import TYPE_CHECKING
 
+import psycopg
+import pytest
+
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NO_RIGHT
+from filejobs_dagster.postgres.inventory import COLUMN, expected
+from filejobs_dagster.references.elsewhere import search as searching
+from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NESTED, NO_RIGHT
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
 from filejobs_dagster.settings.storage import BucketSettings
 
@@ -188,3 +193,148 @@ def test_what_the_project_and_dagster_wrote_themselves_names_nothing(
     # CONTROL: of tables that only have such a name, every one counts.
     connection.execute("ALTER TABLE event_logs RENAME dagster_event_type TO kind")
     assert named(database_url, [key]).keys() == {key}
+
+
+def searched_while(
+    connection: psycopg.Connection, url: str, key: bytes, *, part: int, happens: str
+) -> Elsewhere:
+    """A search, page by page, during which something happens before one of its parts."""
+    parts = 0
+
+    def on_progress(*_: object) -> None:
+        nonlocal parts
+        parts += 1
+        if parts == part:
+            connection.execute(happens.encode())
+
+    one = Elsewhere(Database(url), bucket_settings(), on_progress=on_progress, pages_at_once=1)
+    one.search([key])
+    return one
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"], ids=["", "CONTROL"])
+def test_a_row_that_moves_to_a_part_that_was_read_is_found(
+    connection: psycopg.Connection,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    level: str,
+) -> None:
+    key = b"files/contract-of-2024-signed.pdf"
+    connection.execute("CREATE TABLE post (id int, body text) WITH (autovacuum_enabled = off)")
+    connection.execute(
+        "INSERT INTO post SELECT i, CASE i WHEN 300 THEN %s ELSE '' END || repeat('x', 700)"
+        "  FROM generate_series(1, 400) i",
+        (key.decode() + " ",),
+    )
+    connection.execute("DELETE FROM post WHERE id < 30")
+    connection.execute("VACUUM post")
+    as_level = f"SET TRANSACTION ISOLATION LEVEL {level}"
+    monkeypatch.setattr(searching, "keep_open", lambda cursor: cursor.execute(as_level))
+    one = searched_while(
+        connection,
+        database_url,
+        key,
+        part=10,
+        happens="UPDATE post SET body = body || ' edited' WHERE id = 300",
+    )
+    assert bool(one.found.named) is (level == "REPEATABLE READ")
+    assert one.found.unsearched == ()
+    moved = connection.execute("SELECT ctid < '(9,0)' FROM post WHERE id = 300").fetchone()
+    assert moved == (True,)
+
+
+@pytest.mark.parametrize(
+    "happens", ["ALTER TABLE post RENAME TO article", "DROP TABLE post"], ids=["renamed", "dropped"]
+)
+def test_a_table_that_is_gone_when_its_turn_comes_is_not_searched(
+    connection: psycopg.Connection, database_url: str, happens: str
+) -> None:
+    connection.execute("CREATE TABLE post (body text)")
+    connection.execute("INSERT INTO post VALUES ('files/contract-of-2024-signed.pdf')")
+    key = b"files/contract-of-2024-signed.pdf"
+    one = searched_while(connection, database_url, key, part=1, happens=happens)
+    assert [(it.column, it.why) for it in one.found.unsearched] == [
+        ("public.post.*", "there is no table of that name any more: it was dropped or renamed")
+    ]
+
+
+def test_a_search_keeps_no_lock_on_a_table_that_it_has_read(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    connection.execute("CREATE TABLE post (body text); CREATE TABLE second (body text)")
+    connection.execute("INSERT INTO post VALUES ('x'); INSERT INTO second VALUES ('x')")
+    connection.execute("SET lock_timeout = '1s'")
+    one = searched_while(
+        connection,
+        database_url,
+        b"files/a name.png",
+        part=2,
+        happens="BEGIN; LOCK TABLE post; COMMIT",
+    )
+    assert (one.found.tables, one.found.unsearched) == (2, ())
+
+
+def test_of_our_own_tables_only_the_columns_that_were_added_are_searched(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    key = "files/preview-of-a-contract.png"
+    connection.execute("INSERT INTO file (state, storage_key) VALUES ('ready', 'files/c.pdf')")
+    assert search(database_url, [key]).found.columns == 0
+    connection.execute(f"ALTER TABLE file ADD COLUMN preview_key text DEFAULT '{key}'")
+    found = search(database_url, [key]).found
+    assert found.columns == 1
+    assert [naming.column for naming in found.named.values()] == ["public.file.preview_key"]
+
+
+@pytest.mark.parametrize("table", ["file", "upload", "attachment"])
+def test_no_column_of_a_fresh_file_feature_is_searched(
+    connection: psycopg.Connection, table: str
+) -> None:
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+    there = {name for (name,) in connection.execute(columns, (table,))}
+    assert there == {it.name for it in expected() if (it.kind, it.table) == (COLUMN, table)}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("bytea[]", "ARRAY[convert_to('files/in \"a\" row.pdf', 'UTF8')]"),
+        ("pair", "ROW(convert_to('files/in \"a\" row.pdf', 'UTF8'), 1)"),
+        ("folder[]", "ARRAY[ROW('x', ARRAY['files/in \"a\" row.pdf'])::folder]"),
+    ],
+    ids=["bytes in a list", "bytes in a row", "a list in rows in a list"],
+)
+def test_what_is_packed_in_a_row_or_a_list_is_not_searched(
+    connection: psycopg.Connection, database_url: str, column: str, value: str
+) -> None:
+    connection.execute(
+        "CREATE TYPE pair AS (k bytea, n int); CREATE TYPE folder AS (a text, b text[])"
+    )
+    connection.execute(f"CREATE TABLE doc (packed {column}); INSERT INTO doc VALUES ({value})")
+    found = search(database_url, ['files/in "a" row.pdf']).found
+    assert [(it.column, it.why) for it in found.unsearched] == [("public.doc.packed", NESTED)]
+    ignored = [{"column": "public.doc.packed", "reason": "names no files"}]
+    assert search(database_url, ["files/a name.pdf"], ignore=ignored).found.unsearched == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("tsvector", "$$'files/it''s \"a\" row.pdf'$$"),
+        ("place[]", "ARRAY[ROW('files/it''s \"a\" row.pdf', 1)::place]"),
+        ("names", "ARRAY['files/it''s \"a\" row.pdf']"),
+        ("span", "span('files/it''s \"a\" row.pdf', 'z')"),
+    ],
+    ids=["lexemes", "rows in a list", "a domain over a list of a domain", "a range"],
+)
+def test_a_name_with_quotes_is_found_in_types_that_escape_them(
+    connection: psycopg.Connection, database_url: str, column: str, value: str
+) -> None:
+    connection.execute(
+        "CREATE TYPE place AS (k text, n int); CREATE TYPE span AS RANGE (subtype = text)"
+    )
+    connection.execute("CREATE DOMAIN name_of AS text; CREATE DOMAIN names AS name_of[]")
+    connection.execute(f"CREATE TABLE doc (it {column}); INSERT INTO doc VALUES ({value})")
+    found = search(database_url, ['files/it\'s "a" row.pdf']).found
+    assert [naming.column for naming in found.named.values()] == ["public.doc.it"]
+    assert found.unsearched == ()
