@@ -122,6 +122,8 @@ class Setbacks:
                         "longest": LONGEST_PAUSE,
                     },
                 )
+        if failed:
+            self._none = False
 
     def forget_old(self) -> None:
         """Forget items that nobody has met for long: they went some other way."""

@@ -10,18 +10,20 @@ import json
 import unicodedata
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
+from tenacity import wait_none
 
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.multipart.aborting import Aborting
+from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.near import ReferenceForms, fold
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import files_of
@@ -320,3 +322,38 @@ def test_whatever_is_listed_from_a_key_is_near_to_it_for_a_sweep_too(key: str) -
     assert len(listed) <= 40
     for spelling in set(listed) - folders:
         assert fold(key.encode()) in forms.of(spelling.encode()), spelling
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_part_that_comes_before_the_second_try_of_an_abort_keeps_its_upload(
+    installation: Installation, times: int
+) -> None:
+    """Once botocore tries again by itself, and once the gate does."""
+    bucket = installation.settings().buckets["uploads"]
+    client, slow = make_client(bucket), installation.client
+    key, calls = "files/slow.bin", 0
+    upload = slow.create_multipart_upload(Bucket=bucket.bucket, Key=key)["UploadId"]
+    named: Any = {"Bucket": bucket.bucket, "Key": key, "UploadId": upload}
+
+    def busy(**_: Any) -> AWSResponse | None:
+        nonlocal calls
+        calls += 1
+        if calls > times:
+            return None
+        if calls == 1:
+            slow.upload_part(**named, PartNumber=1, Body=b"x")
+        headers: Any = HeadersDict({"content-type": "application/xml"})
+        body: Any = _Body()
+        return AWSResponse("http://127.0.0.1", 503, headers, body)
+
+    hook: Any = busy
+    client.meta.events.register_last("before-send.s3.AbortMultipartUpload", hook)
+    idle_since = datetime.now(timezone.utc) - timedelta(hours=48)
+    with (
+        installation.database.connect("test") as connection,
+        ReferenceCheck(connection) as references,
+    ):
+        gate = Gate(client, bucket, references, wait=wait_none())
+        gate.abort(key, upload, lambda: None, idle_since=idle_since)
+    [kept] = slow.list_parts(**named)["Parts"]
+    assert kept["Size"] == 1

@@ -151,6 +151,10 @@ class Aborting:
             return f"its newest part came at {newest.isoformat()}"
         return None
 
+    def _came_back(self) -> str | None:
+        """Why the upload is not idle any more, before another try of a request that failed."""
+        return self._active(self._look() or ())
+
     def _without_upload(self, when_absent: AbortFate) -> Aborted:
         """No such upload: that never says that there are no bytes, so look at the key."""
         self._left = ()
@@ -185,7 +189,12 @@ class Aborting:
 
     def _once(self) -> Aborted | None:
         """One abort and the look after it; None when it has to be tried again."""
-        kept = self._must_stay()
+        try:
+            active = self._came_back() if self._last is not None else None
+        except PartsUnknown as unknown:
+            self._last = unknown.error
+            return None
+        kept = active or self._must_stay()
         if kept is not None:
             return self._ended(AbortFate.KEPT, kept)
         self._last = None
@@ -243,7 +252,11 @@ class Aborting:
             # Another deletion on the same client: it has its own proof.
             return
         if self._resent:
-            kept = self._must_stay()
+            # What was sent before may have been turned away, and a client may have gone on since.
+            try:
+                kept = self._came_back() or self._must_stay()
+            except PartsUnknown as unknown:
+                kept = str(unknown)
             if kept is not None:
                 raise _Withdrawn(kept)
         self._resent = True
