@@ -68,6 +68,7 @@ def first_list(installation: Installation) -> Path:
     assert error is None
     assert shown["orphans"] == len(ORPHANS)
     installation.execute("UPDATE orphan_candidate SET first_seen_at = now() - interval '2 hours'")
+    installation.execute("UPDATE orphan_pass SET at = at - interval '2 hours'")
     [path] = (installation.folder / "lists").iterdir()
     return path
 
