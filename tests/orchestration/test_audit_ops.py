@@ -81,7 +81,7 @@ def test_a_seal_is_dry_unless_it_is_asked_for_and_then_a_materialization(code: C
     shown = metadata_of(result)
     # The run itself is in the second chain: somebody started it.
     assert (shown["mode"], shown["scanned"], shown["acted"]) == ("live", 2, 2)
-    assert [row.data["chain"] for row in shown["chains"].records] == ["a", "collectors"]
+    assert [row.data["chain"] for row in shown["chains"].records] == ["collectors", "a"]
     assert "NO PROTECTION" in shown["pins"]
     assert result.asset_materializations_for_node("audit_seal")
     assert private_text(SIGNER).split("+", 4)[4] not in str(result.all_events)
