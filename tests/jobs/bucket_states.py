@@ -156,9 +156,7 @@ class World:
         if self.state == "suspended":
             self._versioning("Suspended")
         for key in keys.values():
-            self._put(key, CURRENT)
-            if self.state == "locked":
-                self._lock(key)
+            self._put(key, CURRENT, locked=self.state == "locked")
         files.delete(keys["deleted_files"], body=None)
         self.installation.reserve(keys["upload_reservations"], body=None)
         head = self.installation.client.head_object(Bucket=self.installation.bucket, Key=upload.key)
@@ -172,15 +170,16 @@ class World:
         }
         return {job: (key, jobs[job]) for job, key in keys.items()}
 
-    def _put(self, key: str, body: bytes) -> None:
-        self.installation.client.put_object(Bucket=self.installation.bucket, Key=key, Body=body)
+    def _put(self, key: str, body: bytes, *, locked: bool = False) -> None:
+        """Write an object, locked by the same request: SeaweedFS dates it anew if it comes later.
 
-    def _lock(self, key: str) -> None:
+        The listing keeps the time of the write there, so that nobody could tell whether the same
+        bytes were written again.
+        """
         until = datetime.now(timezone.utc) + timedelta(days=1)
-        self.installation.client.put_object_retention(
-            Bucket=self.installation.bucket,
-            Key=key,
-            Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until},
+        lock: Any = {"ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": until}
+        self.installation.client.put_object(
+            Bucket=self.installation.bucket, Key=key, Body=body, **(lock if locked else {})
         )
 
     def left_of(self, key: str) -> tuple[int, int]:
