@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
+from filejobs_dagster.door.hold import open_holds
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.ledger.standing import dead_letters_of, missing_of
 from filejobs_dagster.registry import BY_NAME
@@ -108,7 +109,8 @@ class Condition:
     @property
     def title(self) -> str:
         """What is wrong with what."""
-        return TITLE[self.kind] if self.job is None else f"{self.job} {TITLE[self.kind]}"
+        of = "every job" if self.job is None and self.kind == "held" else self.job
+        return TITLE[self.kind] if of is None else f"{of} {TITLE[self.kind]}"
 
     @property
     def fingerprint(self) -> str:
@@ -180,6 +182,7 @@ def look(
     conditions = [one for standing in found for one in _of(standing, known)]
     conditions += _stuck(cursor, installation, limits, known)
     conditions += _unrecorded(cursor, installation)
+    conditions += _held(cursor, installation, known)
     judged: set[Kind] = set(SEVERITY) - {"queued", "silent"}
     if queued is not None:
         judged.add("queued")
@@ -283,6 +286,15 @@ def _unrecorded(cursor: psycopg.Cursor[TupleRow], installation: str) -> list[Con
     for job, run_id, finished in cursor.fetchall():
         by_job.setdefault(job, []).append(f"run {run_id} ended at {_at(finished)}")
     return [Condition("unrecorded", job, reason_of(_few(runs))) for job, runs in by_job.items()]
+
+
+def _held(
+    cursor: psycopg.Cursor[TupleRow], installation: str, known: tuple[str, ...]
+) -> list[Condition]:
+    return [
+        Condition("held", it.job, reason_of(str(it), known))
+        for it in open_holds(cursor, installation)
+    ]
 
 
 def _silent(cursor: psycopg.Cursor[TupleRow], installation: str) -> Condition | None:

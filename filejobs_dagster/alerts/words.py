@@ -23,6 +23,7 @@ Kind = Literal[
     "stuck",
     "queued",
     "unrecorded",
+    "held",
     "silent",
     "settings",
     "database",
@@ -44,6 +45,7 @@ SEVERITY: Mapping[Kind, Severity] = {
     "stuck": "warning",
     "queued": "warning",
     "unrecorded": "warning",
+    "held": "warning",
     "silent": "critical",
     "settings": "critical",
     "database": "critical",
@@ -63,6 +65,7 @@ TITLE: Mapping[Kind, str] = {
     "stuck": "has a run that is stuck",
     "queued": "has a run that does not start",
     "unrecorded": "has a run that ended without its record",
+    "held": "is held",
     "silent": "Nobody records what ran",
     "settings": "filejobs.yaml has mistakes, so no job can run",
     "database": "The standing of the jobs cannot be read",
@@ -92,6 +95,8 @@ ADVICE: Mapping[Kind, str] = {
     "queued": "Look at the queue in the web UI: what holds its place, and does the code server "
     "answer?",
     "unrecorded": "Look at job_run_reconciler in the web UI, or run `filejobs mirror`.",
+    "held": "Ask whoever holds it. When it may go on: `filejobs release`, with the job's name "
+    "where one was held.",
     "silent": "Start Dagster's daemon and the code server again; until then nothing is scheduled.",
     "settings": "Mend the file and reload the code location; `filejobs settings check` names every "
     "mistake.",

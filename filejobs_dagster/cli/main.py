@@ -30,6 +30,8 @@ class Commands(LazyGroup):
         "status": "filejobs_dagster.cli.status:status",
         "runs": "filejobs_dagster.cli.runs:runs",
         "retention": "filejobs_dagster.cli.retention:retention",
+        "hold": "filejobs_dagster.cli.hold:hold",
+        "release": "filejobs_dagster.cli.hold:release",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
         "uploads": "filejobs_dagster.cli.uploads:app",
         "alert": "filejobs_dagster.cli.alert:alert",
@@ -63,6 +65,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?
   filejobs alert --show     what is somebody told of?
+  filejobs hold JOB --why … let no live run go on, until filejobs release JOB
   filejobs retention        what is kept for how long, and what is due now?
   filejobs backfill JOB     take single days, one after the other
   filejobs uploads dead     cancelled uploads that nobody tries to remove any more

@@ -106,6 +106,7 @@ class Door:
             connection=connection,
             buckets=buckets,
             log=log,
+            job=self._job.name,
         )
         self._at = at
         objections: list[Refusal] = []

@@ -62,6 +62,7 @@ class Look:
         connection: An open connection to it, outside a transaction.
         buckets: All of the settings.
         log: Where remarks go that refuse nothing.
+        job: Whose run it is; None for the doctor, which looks for all.
         counted: Entries of the buckets whose marker this run has just written.
         kept: What a guard remembers of its look until it proves again, by its name.
     """
@@ -72,6 +73,7 @@ class Look:
     connection: Connection
     buckets: tuple[BucketAt, ...]
     log: logging.Logger
+    job: str | None = None
     counted: set[str] = field(default_factory=set)
     kept: dict[str, Any] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from filejobs_dagster.door.clocks import Clocks
 from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.databases import Databases
 from filejobs_dagster.door.doubt import Doubt
+from filejobs_dagster.door.hold import Held
 from filejobs_dagster.door.server import Server
 from filejobs_dagster.door.sources import Sources
 from filejobs_dagster.door.tables import Tables
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.door.guard import Guard
 
 GUARDS: tuple[Guard, ...] = (
+    Held(),
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
     Databases(),

@@ -7,6 +7,7 @@ import dagster as dg
 
 from filejobs_dagster.collector import Collector, Resources
 from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.hold import hold_before
 from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.lifecycle import NotRecorded, Ticket, conduct
 from filejobs_dagster.jobs.mode import ModeDecision, UnknownMode, decide_mode
@@ -139,6 +140,10 @@ def _ticket(
         tag=context.run.tags.get(tags.MODE),
     )
     decision = never_livelier(context.run, decision)
+    if decision.mode == "live":
+        held = hold_before(Database.of(settings.database), settings.installation, collector.name)
+        if held is not None:
+            decision = ModeDecision("dry", f"live was asked, but {held}")
     if collector.read_only and decision.mode == "live":
         decision = ModeDecision("dry", f"{collector.name} changes nothing, so it has no live runs")
     if decision.reason is not None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "verify", "audit", "status",
-    "runs", "retention", "backfill", "uploads", "alert", "metrics", "mirror", "serve-trigger",
+    "runs", "retention", "hold", "release",
+    "backfill", "uploads", "alert", "metrics", "mirror", "serve-trigger",
     "live", "ready", "settings",
 )  # fmt: skip
 

@@ -198,6 +198,7 @@ def as_at_the_door(name: str) -> Fault:
 
 
 PROOFS: dict[str, tuple[str | None, Fault]] = {
+    "hold": ("hold", as_at_the_door("hold")),
     "lock": (None, lock_of_another),
     "open record": (None, given_up),
     "marker": ("marker", as_at_the_door("marker")),

@@ -83,6 +83,27 @@ def test_who_decides_the_mode(
     assert code.installation.has_object("files/a") == (mode == "dry")
 
 
+@pytest.mark.parametrize("job", [None, "upload_reservations", "deleted_files"])
+def test_a_run_under_a_hold_is_dry_and_says_who_holds_it(code: Code, job: str | None) -> None:
+    code.installation.reserve("files/a")
+    code.installation.execute(
+        "INSERT INTO hold (installation, job, held_by, why)"
+        " VALUES (%s, %s, 'ada@desk', 'files gone')",
+        (code.installation.settings().installation, job),
+    )
+
+    result = code.run(dry_run=False)
+
+    assert result.success
+    row = record(code)
+    # CONTROL: a hold of another job is none.
+    assert row["mode"] == ("live" if job == "deleted_files" else "dry")
+    assert code.installation.has_object("files/a") == (job != "deleted_files")
+    if job != "deleted_files":
+        assert "is held by ada@desk since" in row["detail"]["mode_reason"]
+        assert row["detail"]["mode_reason"].endswith("files gone")
+
+
 def test_an_unknown_mode_refuses_before_anything_is_touched(code: Code) -> None:
     code.installation.reserve("files/a")
 
