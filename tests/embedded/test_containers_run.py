@@ -127,7 +127,7 @@ def containers(
             "0.0.0.0": "127.0.0.1",
             "4000": code_port,
             "3000": str(webserver_port),
-            "/etc/filejobs/": f"{CHECKOUT / 'deploy'}/",
+            "/etc/filejobs/": f"{CHECKOUT / 'deploy' / 'settings'}/",
         },
         log=tmp_path / "log",
     )

@@ -111,7 +111,7 @@ def test_a_missing_address_is_named(dagster_home: Path, monkeypatch: pytest.Monk
 def test_both_workspaces_name_the_same_location(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FILEJOBS_CODE_HOST", "127.0.0.1")
     monkeypatch.setenv("FILEJOBS_CODE_PORT", "4000")
-    for workspace in ("workspace.yaml", "deploy/workspace.yaml"):
+    for workspace in ("workspace.yaml", "deploy/settings/workspace.yaml"):
         origins = location_origins_from_yaml_paths([str(CHECKOUT / workspace)])
         assert [origin.location_name for origin in origins] == ["filejobs"]
 
