@@ -80,6 +80,7 @@ class Ticket:
         pace: Intervals of the run's own housekeeping.
         by_hand: True when somebody asked for the run. A live one then stands in the audit log
             before it removes anything.
+        settings: What tells the settings that it read from others; see `Settings.digest`.
         ended: Says how the scheduler calls the run over, while it is at work; else None. Asked
             before each batch.
     """
@@ -90,6 +91,7 @@ class Ticket:
     known_secrets: tuple[str, ...] = ()
     pace: Pace = Pace()
     by_hand: bool = False
+    settings: str = ""
     ended: Callable[[], str | None] = lambda: None
 
 
@@ -209,6 +211,8 @@ def _opening(ticket: Ticket) -> dict[str, Any]:
     detail: dict[str, Any] = {"window": ticket.window.as_detail()}
     if ticket.identity.started_by is not None:
         detail["started_by"] = ticket.identity.started_by.as_detail()
+    if ticket.settings:
+        detail["settings"] = ticket.settings
     if ticket.mode_reason is not None:
         detail["mode_reason"] = ticket.mode_reason
     return detail

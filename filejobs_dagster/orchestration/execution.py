@@ -140,6 +140,12 @@ def _ticket(
         tag=context.run.tags.get(tags.MODE),
     )
     decision = never_livelier(context.run, decision)
+    if decision.mode == "live" and context.run.tags.get(tags.ALLOW_LIVE) == "false":
+        decision = ModeDecision(
+            "dry",
+            "live was asked, but allow_live was false when the code server read filejobs.yaml; "
+            "reload the code location",
+        )
     if decision.mode == "live":
         held = hold_before(Database.of(settings.database), settings.installation, collector.name)
         if held is not None:
@@ -163,6 +169,7 @@ def _ticket(
         window=_window(context, config),
         mode_reason=decision.reason,
         known_secrets=known_secrets(settings),
+        settings=settings.digest,
         ended=lambda: _ended(context),
     )
 

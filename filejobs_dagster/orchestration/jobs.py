@@ -60,11 +60,17 @@ def job_tags(loaded: Loaded, job: str) -> dict[str, str]:
     """The tags that every run of a job carries, whatever its door."""
     configured = None if loaded.settings is None else loaded.settings.jobs.get(job)
     longest = WITHOUT_SETTINGS if configured is None else configured.max_runtime
-    return {
+    found = {
         tags.INSTALLATION: loaded.installation,
         tags.EXCLUSIVE: f"{loaded.installation}/{job}",
         tags.MAX_RUNTIME: tags.seconds_until_ended(longest),
     }
+    if loaded.settings is not None and loaded.settings.digest:
+        found[tags.SETTINGS] = loaded.settings.digest
+    if loaded.settings is not None and not loaded.settings.allow_live:
+        # A run reads the file afresh. Whichever of the two forbids live runs counts.
+        found[tags.ALLOW_LIVE] = "false"
+    return found
 
 
 def _days(loaded: Loaded) -> dg.DailyPartitionsDefinition:

@@ -34,6 +34,7 @@ TABLES = (
 FIRST = (
     "mode",
     "mode_reason",
+    "settings",
     "window",
     "scanned",
     "acted",

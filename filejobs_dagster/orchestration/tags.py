@@ -28,6 +28,12 @@ WEB = "web"
 HTTP = "http"
 """Value of `filejobs/trigger`: the run was asked for over HTTP, by `filejobs serve-trigger`."""
 
+SETTINGS = "filejobs/settings"
+"""The settings that the code server had read when the run was asked for: `Settings.digest`."""
+
+ALLOW_LIVE = "filejobs/allow_live"
+"""`false` where those forbade live runs."""
+
 COVERS_EVERYTHING = "everything"
 """Value of `filejobs/window`: the run carries a day only to show on the Partitions tab."""
 

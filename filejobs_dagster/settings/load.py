@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from filejobs_dagster.settings.document import Document, UnreadableDocumentError, read_document
-from filejobs_dagster.settings.model import Settings
+from filejobs_dagster.settings.model import DIGEST, Settings
 from filejobs_dagster.settings.problems import Problem, SettingsError, Steps, at, kind, shown
 from filejobs_dagster.settings.secrets import ENVIRON
 from filejobs_dagster.settings.values import INSTALLATION
@@ -89,16 +90,20 @@ def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.envi
         document = read_document(text)
     except UnreadableDocumentError as error:
         return _broken(where, error.problem, _salvaged_from_text(text))
-    return _of_document(where, document, environ)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return _of_document(where, document, environ, digest)
 
 
-def _of_document(where: Path, document: Document, environ: Mapping[str, str]) -> Loaded:
+def _of_document(
+    where: Path, document: Document, environ: Mapping[str, str], digest: str
+) -> Loaded:
     problems = list(document.problems)
     allow_live, live_problem = _live_allowed(environ)
     settings: Settings | None = None
     if isinstance(document.value, dict):
         try:
-            settings = Settings.model_validate(document.value, context={ENVIRON: environ})
+            context = {ENVIRON: environ, DIGEST: digest}
+            settings = Settings.model_validate(document.value, context=context)
         except ValidationError as error:
             problems.extend(_problems_of(error, document))
     else:

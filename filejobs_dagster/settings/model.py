@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     PlainValidator,
+    PrivateAttr,
     SerializeAsAny,
     StrictBool,
     ValidationError,
@@ -36,6 +37,9 @@ from filejobs_dagster.settings.section import (
 from filejobs_dagster.settings.storage import BucketSettings, overlaps_between
 from filejobs_dagster.settings.trigger import TriggerSettings
 from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
+
+DIGEST = "digest"
+"""In the context of validation: see `Settings.digest`."""
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
@@ -233,6 +237,17 @@ class Settings(Section):
         yield from problems_of_audit(audit, buckets)
         yield from _beside(jobs, buckets, audit)
         yield from _unstartable(said.get("trigger"), jobs)
+
+    _digest: str = PrivateAttr(default="")
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that tell one text of the file from another; empty of none."""
+        return self._digest
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Keep what the file's text came to."""
+        self._digest = (context or {}).get(DIGEST, "")
 
     def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
         """The bucket that a job deletes bytes from, with the name of its entry.
