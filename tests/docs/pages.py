@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filejobs_dagster.book import meanings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"
@@ -82,10 +88,26 @@ def read(path: Path) -> Page:
 
 
 def pages() -> list[Page]:
-    """Every page, by name."""
-    return [read(path) for path in sorted(DOCS.glob("*.md"))]
+    """Every page, by name: the README, those by hand, and the reference."""
+    return [
+        read(CHECKOUT / "README.md"),
+        *(read(path) for path in sorted(DOCS.glob("*.md"))),
+        *(read(path) for path in sorted((DOCS / "reference").glob("*.md"))),
+    ]
 
 
 def blocks(language: str) -> list[Block]:
     """Every block of a language, in every page."""
     return [block for each in pages() for block in each.blocks if block.language == language]
+
+
+def explained(job: str) -> set[str]:
+    """The words of a job's record that the reference explains: fields, and classes of items."""
+    tables = [meanings.EVERY_RUN, meanings.CLASSES.get(job, {})]
+    tables += [one for name, one in meanings.FIELDS.items() if name.partition(",")[0] == job]
+    return set().union(*map(names_in, tables))
+
+
+def names_in(entries: Mapping[str, object]) -> set[str]:
+    """The single names of a table of the reference."""
+    return {name for names in entries for name in names.split(meanings.AND)}

@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from filejobs_dagster.book.meanings import COLUMNS, FIELDS
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT, MOST_REFUSED_IN_A_ROW, SAMPLE
 from filejobs_dagster.cli.main import Commands
@@ -20,8 +21,6 @@ from filejobs_dagster.ledger.mirror import SILENCE
 from filejobs_dagster.ledger.standing import Word
 from filejobs_dagster.ledger.watermark import OVERLAP, WIDE_SCAN
 from filejobs_dagster.ledger.words import TriggerKind
-from filejobs_dagster.metrics.exposition import text_of
-from filejobs_dagster.metrics.reading import Reading
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
@@ -31,7 +30,7 @@ from filejobs_dagster.orchestration.shown import catalog_assets
 from filejobs_dagster.postgres.transient import TRIES
 from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import read_settings
-from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
+from tests.docs.pages import CHECKOUT, EXAMPLES, explained, names_in, page, pages
 from tests.installation import Installation, make_installation
 from tests.instances import dagster_instance
 
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 UploadReservationsConfig: Any = config_of(BY_NAME["upload_reservations"], None)
 
 RUN_CONFIGS = sorted(EXAMPLES.glob("upload_reservations_*.yaml"))
-COLLECTOR = page("upload_reservations.md").text
+EXPLAINED = explained("upload_reservations")
 
 
 @pytest.fixture
@@ -90,7 +89,6 @@ def test_every_field_of_a_record_is_explained(
     installation.reserve("files/1")
     installation.reserve("files/2", body=None)
     installation.reserve("elsewhere/3")
-    explained = _first_column(COLLECTOR)
     job = definitions.resolve_job_def("upload_reservations")
     with dagster_instance() as instance:
         for asked in ({}, {"filejobs/mode": "live"}):
@@ -98,8 +96,8 @@ def test_every_field_of_a_record_is_explained(
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
     assert [len(details), *(bool(detail) for detail in details)] == [2, True, True]
     for detail in details:
-        assert set(detail) <= explained, set(detail) - explained
-        assert set(detail["classes"]) <= explained
+        assert set(detail) <= EXPLAINED, set(detail) - EXPLAINED
+        assert set(detail["classes"]) <= EXPLAINED
 
 
 def test_every_class_is_explained() -> None:
@@ -110,21 +108,13 @@ def test_every_class_is_explained() -> None:
     reasons = _constants_of_the_gate()
     assert "ambiguous path" in reasons
     kept = {f"{KEPT}{reason}" for reason in reasons}
-    missing = (noted | named | kept) - _first_column(COLLECTOR)
+    missing = (noted | named | kept) - EXPLAINED
     assert not missing
 
 
 def test_every_reason_to_stop_is_explained() -> None:
     for reason in ("limit", "max_runtime", *WHY_STOPPED.values()):
-        assert f"`{reason}`" in COLLECTOR
-
-
-def test_every_key_of_the_run_config_is_explained_with_its_default() -> None:
-    for name, about in UploadReservationsConfig.model_fields.items():
-        (row,) = [line for line in COLLECTOR.splitlines() if line.startswith(f"| `{name}` | ")]
-        default = about.default
-        said = str(default).lower() if isinstance(default, bool) else str(default)
-        assert said in row.split("|")[2]
+        assert f"`{reason}`" in FIELDS["upload_reservations"]["stopped_reason"]
 
 
 @pytest.mark.parametrize("path", RUN_CONFIGS, ids=lambda path: path.name)
@@ -142,22 +132,15 @@ def test_every_example_of_a_run_config_is_one(path: Path, definitions: dg.Defini
 # The record -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["job_run", "job_progress"])
-def test_every_column_of_a_record_is_explained(
+@pytest.mark.parametrize("table", COLUMNS)
+def test_every_column_of_a_table_is_explained_and_no_other(
     table: str, connection: psycopg.Connection[Any]
 ) -> None:
     columns = connection.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,)
     ).fetchall()
     assert columns
-    assert {name for (name,) in columns} <= _first_column(page("did-it-run.md").text)
-
-
-def test_every_column_of_the_file_table_is_explained(connection: psycopg.Connection[Any]) -> None:
-    columns = connection.execute(
-        "SELECT column_name FROM information_schema.columns WHERE table_name = 'file'"
-    ).fetchall()
-    assert {name for (name,) in columns} <= _first_column(page("integrating.md").text)
+    assert {name for (name,) in columns} == names_in(COLUMNS[table])
 
 
 def test_every_standing_and_every_trigger_is_explained() -> None:
@@ -166,15 +149,6 @@ def test_every_standing_and_every_trigger_is_explained() -> None:
     for kind in get_args(TriggerKind):
         assert f"`{kind}`" in text
         assert f"`{kind}`" in page("running-dagster.md").text
-
-
-def test_every_metric_is_explained_and_no_other() -> None:
-    text = text_of(Reading("test", 0.0, (), {}, {}))
-    exposed = set(re.findall(r"^# TYPE (\w+) gauge", text, re.MULTILINE))
-    explained = {
-        word for word in _first_column(page("metrics.md").text) if word.startswith("filejobs_")
-    }
-    assert exposed == explained
 
 
 # Dagster and the command ----------------------------------------------------------------------
