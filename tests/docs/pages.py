@@ -8,11 +8,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.book import meanings
+from filejobs_dagster.jobs import audit_detail
+from filejobs_dagster.jobs.deleted_files import detail as deleted_files
+from filejobs_dagster.jobs.multipart_uploads import detail as multipart_uploads
+from filejobs_dagster.jobs.run_history import detail as run_history
+from filejobs_dagster.jobs.storage_orphans import detail as storage_orphans
+from filejobs_dagster.jobs.table_retention import detail as table_retention
+from filejobs_dagster.jobs.upload_cleanup import detail as upload_cleanup
+from filejobs_dagster.jobs.upload_reservations import detail as upload_reservations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHECKOUT = Path(__file__).parents[2]
+WORDS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    **{
+        job.__name__.split(".")[-2]: {"Field": job.FIELDS, "Class": job.CLASSES}
+        for job in (
+            upload_reservations, storage_orphans, upload_cleanup, multipart_uploads, deleted_files,
+            run_history,
+        )
+    },
+    "table_retention": {
+        "Field": table_retention.FIELDS,
+        "Each of `rules`": table_retention.OF_A_RULE,
+    },
+    "audit_seal": {"Field": audit_detail.SEAL},
+    "audit_trim": {"Field": audit_detail.TRIM},
+    "audit_verify": {"Field": audit_detail.VERIFY},
+}  # fmt: skip
+"""What the record of each job says beside that of every run, by the kind of word."""
+
 DOCS = CHECKOUT / "docs"
 EXAMPLES = CHECKOUT / "examples"
 
@@ -103,9 +129,7 @@ def blocks(language: str) -> list[Block]:
 
 def explained(job: str) -> set[str]:
     """The words of a job's record that the reference explains: fields, and classes of items."""
-    tables = [meanings.EVERY_RUN, meanings.CLASSES.get(job, {})]
-    tables += [one for name, one in meanings.FIELDS.items() if name.partition(",")[0] == job]
-    return set().union(*map(names_in, tables))
+    return set().union(*map(names_in, (meanings.EVERY_RUN, *WORDS[job].values())))
 
 
 def names_in(entries: Mapping[str, object]) -> set[str]:

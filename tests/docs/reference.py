@@ -14,6 +14,7 @@ from pydantic import AfterValidator
 
 from filejobs_dagster.book import meanings
 from filejobs_dagster.cli.main import app
+from filejobs_dagster.jobs.storage_orphans.detail import LIST_COLUMNS
 from filejobs_dagster.metrics.exposition import text_of
 from filejobs_dagster.metrics.reading import Reading
 from filejobs_dagster.orchestration.config import config_of
@@ -21,7 +22,7 @@ from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import format_duration, settings_json_schema
 from filejobs_dagster.settings.section import Section
 from filejobs_dagster.settings.values import Bounds
-from tests.docs.pages import DOCS, EXAMPLES
+from tests.docs.pages import DOCS, EXAMPLES, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +52,11 @@ _METRICS = (
 _RECORDS = (
     "What stands in `job_run.detail`, in the tables that people read, and in the list that "
     "`storage_orphans` writes for review.\n"
+)
+_HASH = (
+    f"`hash` is the SHA-256 of {sum(size for size, _ in meanings.PRE_IMAGE)} bytes, integers "
+    "big-endian. The genesis is that of the text `filejobs/audit/genesis`, a newline and the "
+    "chain's name.\n"
 )
 _AUDIT_CODES = (
     "What [the verifier finds](../audit.md#when-something-is-found) and why sealing and trimming "
@@ -263,14 +269,16 @@ def _records() -> str:
     ]
     for job in JOBS:
         parts.append(f"## {job.name}\n")
-        for name, fields in meanings.FIELDS.items():
-            if name.partition(",")[0] == job.name:
-                parts += _table(name.partition(", ")[2].capitalize() or "Field", fields)
-        if job.name in meanings.CLASSES:
-            parts += _table("Class", meanings.CLASSES[job.name])
-    parts += ["## The list for review\n", *_table("Column", meanings.LIST_COLUMNS)]
+        for title, entries in WORDS[job.name].items():
+            parts += _table(title, entries)
+    parts += ["## The list for review\n", *_table("Column", LIST_COLUMNS)]
     for table, columns in meanings.COLUMNS.items():
         parts += [f"## The table {table}\n", *_table("Column", columns)]
+    parts += [
+        _HASH,
+        "| Bytes | What |\n|---|---|",
+        *(f"| {size} | {what} |" for size, what in meanings.PRE_IMAGE),
+    ]
     return "\n".join(parts)
 
 

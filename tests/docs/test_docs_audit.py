@@ -11,7 +11,7 @@ from filejobs_dagster.audit.trim.plan import StoppedBy
 from filejobs_dagster.book import meanings
 from filejobs_dagster.jobs import audit_troubles
 from filejobs_dagster.jobs.audit import Check
-from tests.docs.pages import CHECKOUT, names_in, page
+from tests.docs.pages import CHECKOUT, WORDS, names_in, page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_every_code_of_the_library_stands_in_the_tables_and_no_other() -> None:
 
 def test_everything_that_stops_a_trim_is_explained() -> None:
     for word in _STOPPED - {"UP_TO"}:
-        assert f"`{word}`" in meanings.FIELDS["audit_trim"]["chains"]
+        assert f"`{word}`" in WORDS["audit_trim"]["Field"]["chains"]
 
 
 def test_every_check_is_explained() -> None:
@@ -67,12 +67,14 @@ def test_no_field_is_explained_that_no_run_has() -> None:
     of_every_run = {"scanned", "acted", "signatures", "pins"}
     for job in ("audit_seal", "audit_trim", "audit_verify"):
         texts = of_every_run | _texts(CHECKOUT / "filejobs_dagster" / "jobs" / f"{job}.py")
-        told = names_in(meanings.FIELDS[job])
+        told = names_in(WORDS[job]["Field"])
         assert {"scanned", "acted", "chains"} <= told
         for field in told:
             assert field in texts, f"{job} has no {field}"
 
 
 def test_the_bucket_policy_is_json() -> None:
-    [policy] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    assert {one["Effect"] for one in json.loads(policy)["Statement"]} == {"Deny"}
+    policies = [json.loads(each.text) for each in page("security.md").blocks
+                if each.language == "json"]  # fmt: skip
+    effects = [{one["Effect"] for one in policy["Statement"]} for policy in policies]
+    assert effects == [{"Allow"}, {"Deny"}]

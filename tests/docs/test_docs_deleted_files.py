@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.book.meanings import FIELDS
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT
 from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.jobs.deleted_files.collection import MISSING
+from filejobs_dagster.jobs.deleted_files.detail import FIELDS
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
@@ -106,12 +105,12 @@ def test_every_class_and_every_reason_to_stop_is_explained() -> None:
     assert {f"{totals.DERIVED}{fate}" for fate in both} <= said
     assert f"{totals.DERIVED}{KEPT}{collection.OUTLIVED}" in said
     for reason in ("limit", "max_runtime", *WHY_STOPPED.values()):
-        assert f"`{reason}`" in FIELDS[JOB]["stopped_reason"]
+        assert f"`{reason}`" in FIELDS["stopped_reason"]
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert f"Up to {collection.MOST_DERIVED:,} derived keys" in PAGE
-    assert f"counted up to {collection.MOST_WITHOUT_DATE:,}" in FIELDS[JOB]["without_deleted_at"]
+    assert f"counted up to {collection.MOST_WITHOUT_DATE:,}" in FIELDS["without_deleted_at"]
 
 
 def test_every_example_of_a_run_config_is_one(installation: Installation) -> None:

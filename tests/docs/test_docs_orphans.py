@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.book import meanings
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.jobs.storage_orphans import detail as totals
 from filejobs_dagster.jobs.storage_orphans import removal
@@ -68,11 +67,12 @@ def test_every_field_of_a_record_is_explained(installation: Installation) -> Non
 
 
 def test_every_class_every_breaker_every_column_and_every_reason_to_stop_is_explained() -> None:
-    assert set(CLASSES) == names_in(meanings.CLASSES["storage_orphans"])
-    assert set(COLUMNS) == names_in(meanings.LIST_COLUMNS)
-    first_column = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
-    assert set(BREAKERS) <= set(first_column)
-    fields = " ".join(meanings.FIELDS["storage_orphans"].values())
+    assert set(CLASSES) == names_in(totals.CLASSES)
+    assert set(COLUMNS) == names_in(totals.LIST_COLUMNS)
+    for text in (PAGE, page("runbook.md").text):
+        first_column = "".join(re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE))
+        assert set(BREAKERS) <= set(re.findall(r"`(\w+)`", first_column))
+    fields = " ".join(totals.FIELDS.values())
     for word in (LIMIT, MAX_RUNTIME, removal.OLDER_TRANSACTIONS,
                  totals.CHANGED, totals.LOCKED, totals.FAILED, totals.WON_BY_OTHERS,
                  totals.UNANSWERED):  # fmt: skip

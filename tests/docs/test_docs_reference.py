@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.book.meanings import FINDINGS, REFUSALS
+from filejobs_dagster.book.meanings import FINDINGS, PRE_IMAGE, REFUSALS
 from tests.docs import reference
 from tests.docs.pages import CHECKOUT, read
 
@@ -51,6 +51,11 @@ def test_every_page_that_code_and_examples_point_at_is_there() -> None:
 
 
 def test_a_code_of_the_audit_log_is_a_finding_or_a_refusal_of_its_own_words() -> None:
-    for code, (means, to_do) in (FINDINGS | REFUSALS).items():
+    for code, (means, to_do) in {**FINDINGS, **REFUSALS}.items():
         assert means, code
         assert to_do, code
+
+
+def test_the_text_in_front_of_what_is_hashed_is_as_long_as_the_reference_says() -> None:
+    assert PRE_IMAGE[0][0] == len(b"filejobs/audit/event")
+    assert PRE_IMAGE[0][1] == "the text `filejobs/audit/event`"
