@@ -90,6 +90,11 @@ class Page:
         return _BLOCK.sub("", self.text)
 
     @property
+    def words(self) -> str:
+        """The text as one line, for whoever looks for a phrase that a line may end in."""
+        return " ".join(self.text.split())
+
+    @property
     def links(self) -> list[str]:
         """The targets of its links."""
         return [match["target"] for match in _LINK.finditer(self.prose)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DeletedFilesConfig: Any = config_of(BY_NAME["deleted_files"], None)
 
 JOB = "deleted_files"
-PAGE = page("deleted_files.md").text
+PAGE = page("deleted_files.md").words
 EXPLAINED = explained(JOB)
 RUN_CONFIGS = sorted(EXAMPLES.glob("deleted_files_*.yaml"))
 

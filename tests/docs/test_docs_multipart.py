@@ -59,8 +59,8 @@ def test_the_rule_that_the_page_shows_is_the_one_that_a_run_prints() -> None:
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert MOST_ABORTS == 5
-    assert "Five aborts are the most" in PAGE.text
-    assert f"when {aborts.MOST_REFUSED_IN_A_ROW} in a row were refused" in PAGE.text
+    assert "Five aborts are the most" in PAGE.words
+    assert f"when {aborts.MOST_REFUSED_IN_A_ROW} in a row were refused" in PAGE.words
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ EVERYTHING = [
     *sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".json", ".sql")),
 ]
 
+MOST_WORDS = 25_000
+"""Of all pages by hand: whoever adds a page says what it replaces."""
+
 _URL = re.compile(r"\b(?:https?|postgresql)://[^\s\"'`<>)\]|]+")
 _OWN_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home|tmp|mnt|Users)/")
 _MEANT_HOSTS = re.compile(
@@ -62,3 +65,8 @@ def test_every_json_block_is_json() -> None:
 @pytest.mark.parametrize("each", pages(), ids=lambda each: each.path.name)
 def test_every_fence_is_closed(each: Page) -> None:
     assert "```" not in each.prose
+
+
+def test_the_pages_by_hand_can_be_read() -> None:
+    by_hand = [each for each in pages() if each.path.parent.name != "reference"]
+    assert sum(len(each.text.split()) for each in by_hand) <= MOST_WORDS

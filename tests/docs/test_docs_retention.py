@@ -114,7 +114,7 @@ def test_every_class_and_every_number_of_the_code_stands_in_the_page() -> None:
         "after 10,000 of them in a row": work.MOST_REFUSED_IN_A_ROW == 10_000,
         "waited for one second": partitions.PATIENCE == "1s",
     }
-    assert {words for words in written_out if words not in PAGE.text} == set()
+    assert {words for words in written_out if words not in PAGE.words} == set()
     assert {words for words, holds in written_out.items() if not holds} == set()
 
 

@@ -186,7 +186,7 @@ def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
         "counted up to 10,000": MOST_WITHOUT_EXPIRY == 10_000,
         "up to 20 keys of each class": SAMPLE == 20,
     }
-    text = "\n".join(each.text for each in pages())
+    text = "\n".join(each.words for each in pages())
     assert {words for words in written_out if words not in text} == set()
     assert {words for words, holds in written_out.items() if not holds} == set()
 
