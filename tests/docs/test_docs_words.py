@@ -14,6 +14,8 @@ from filejobs_dagster.book.meanings import COLUMNS
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT, MOST_REFUSED_IN_A_ROW, SAMPLE
 from filejobs_dagster.cli.main import Commands
+from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.door.refusals import AdoptionRefused
 from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.upload_reservations import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
@@ -151,6 +153,20 @@ def test_every_standing_and_every_trigger_is_explained() -> None:
 
 
 # Dagster and the command ----------------------------------------------------------------------
+
+
+def test_the_runbook_knows_every_standing_and_every_refusal_of_a_bucket() -> None:
+    text = page("runbook.md").words
+    known = {*get_args(Word), *(kind.__name__ for kind in AdoptionRefused.__subclasses__())}
+    assert len(known) > 15
+    assert {word for word in known if f"`{word}`" not in text} == set()
+
+
+def test_the_picture_of_the_door_has_every_guard_beside_it_and_no_other() -> None:
+    table = page("concepts.md").text.split("| Guard |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {
+        guard.name for guard in GUARDS
+    }
 
 
 def test_every_sensor_is_explained(installation: Installation, definitions: dg.Definitions) -> None:
