@@ -28,7 +28,7 @@ EVERY_RUN: Mapping[str, str] = {
     ),
     "holder": "user, host and process id",
     "started_by": (
-        "who asked for the run: `user`, `host`, `how` it is known (which doors know); absent "
+        "who asked for the run: `user`, `host`, `how` it is known; absent "
         "when nobody did or nobody knows"
     ),
     "mode_reason": "why the mode is not the one that was asked; absent otherwise",
@@ -65,14 +65,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
             "NULL: it decided nothing, as a run that was refused or whose time was over before "
             "it looked at one item. 0 is a claim. A killed run keeps what it had committed"
         ),
-        "detail": "see the fields. `started_by` says who asked for the run, where somebody did",
+        "detail": "the fields that stand above, by job",
         "error": (
             "why it failed, without secrets, at most 2000 characters. NULL exactly when "
-            "`outcome` is `ok`. Of a run without a final word it begins with `Ended before anything "
-            "was touched: …` (wrong run config or tag, broken settings, no database, killed while it "
-            "loaded), `The run never started…` (Dagster ended it before its process began), "
-            "`Cancelled before it started…`, `Cancelled while it worked…`, `Lost: …` (its process or "
-            "its machine is gone) or `The run ended without a final word…`"
+            "`outcome` is `ok`. Of a run without a final word it begins with `Ended before "
+            "anything was touched: …` (wrong run config or tag, broken settings, no database, killed while "
+            "it loaded), `The run never started…` (Dagster ended it before its process began), "
+            "`Cancelled before it started…`, `Cancelled while it worked…`, `Lost: …` (its process "
+            "or its machine is gone) or `The run ended without a final word…`"
         ),
     },
     "job_progress": {
@@ -126,7 +126,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "body": "canonical JSON (RFC 8785), exactly as it was hashed",
         "body_hash": "SHA-256 of `body` in UTF-8",
         "prev_hash": "`hash` of the event before, or the chain's genesis",
-        "hash": "SHA-256 of the pre-image below",
+        "hash": "SHA-256 of the bytes that the next table says",
         "alg": "1",
     },
 }

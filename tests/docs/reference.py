@@ -268,7 +268,8 @@ def _records() -> str:
         *_table("Field", meanings.EVERY_RUN),
     ]
     for job in JOBS:
-        parts.append(f"## {job.name}\n")
+        page = f"{job.name}.md" if (DOCS / f"{job.name}.md").is_file() else "audit.md"
+        parts += [f"## {job.name}\n", f"{job.summary} [Its page](../{page}).\n"]
         for title, entries in WORDS[job.name].items():
             parts += _table(title, entries)
     parts += ["## The list for review\n", *_table("Column", LIST_COLUMNS)]

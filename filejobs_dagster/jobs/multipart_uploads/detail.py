@@ -108,7 +108,7 @@ FIELDS: Mapping[str, str] = {
     "bytes_freed; parts_freed": "parts that were listed before an abort and are not any more",
     "would_collect; would_free_bytes": "dry: what is due, and the bytes of its parts",
     "classes; bytes_by_class": (
-        "the table above, with the bytes of the parts where they were listed"
+        "how many met which fate, with the bytes of the parts where they were listed"
     ),
     "bucket; cutoff; window": "where, and until when somebody's last part must have come",
     "untouched": "uploads in owned prefixes that are none of ours: `kept: …`",

@@ -212,7 +212,7 @@ FIELDS: Mapping[str, str] = {
     "objects_left": "live: orphans that storage did not let go, or whose result is not written yet",
     "put_off": (
         "live: orphans that are not tried again yet, by the reason: `undecided`, `cannot be "
-        "looked at`, `ghost` (what that means)"
+        "looked at`, `ghost`"
     ),
     "finding": (
         "live: why the pass is no sweep, although nothing stopped it: every candidate dropped "
@@ -260,12 +260,11 @@ CLASSES: Mapping[str, str] = {
     ),
     "young": "modified less than `min_age` ago, or at a time that is not known",
     "ambiguous": (
-        "a row would mean it after a change that nobody declared (near matches); it stands in "
+        "a row would mean it after a change that nobody declared; it stands in "
         "the list with the row's form"
     ),
     "named elsewhere": (
-        "a column that no source reads may mean it (Named elsewhere); it stands in the list with "
-        "the column"
+        "a column that no source reads may mean it; it stands in the list with the column"
     ),
     "orphan": "none of these; stays until it is confirmed",
 }

@@ -35,7 +35,7 @@ class RetentionDetail(TypedDict, total=False):
 FIELDS: Mapping[str, str] = {
     "window": '`{"covers": "everything"}`, or the rules of a run of some',
     "cutoff": "the moment from which every rule's age is counted back",
-    "rules": "a row for each rule: see below",
+    "rules": "a row for each rule, with what the second table says",
     "classes": (
         "`deleted`, `scrubbed`, `partitions dropped`, `children deleted`, `refused by "
         "PostgreSQL`, `left by a trigger`, `held by another session`, `no usable time` "

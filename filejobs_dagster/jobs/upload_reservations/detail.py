@@ -76,7 +76,7 @@ CLASSES: Mapping[str, str] = {
     ),
     "kept: ambiguous: near …": (
         "Row gone, bytes stay. Counts in `acted`. A source comes near to the key, and what "
-        "differs is said (the same judgement as of `storage_orphans`)"
+        "differs is said"
     ),
     "kept: locked": (
         "Row gone, bytes stay. Counts in `acted`. `purge_versions` is true and a version is "
