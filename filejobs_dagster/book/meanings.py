@@ -69,8 +69,12 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "error": (
             "why it failed, without secrets, at most 2000 characters. NULL exactly when "
             "`outcome` is `ok`. Of a run without a final word it begins with `Ended before "
-            "anything was touched: …` (wrong run config or tag, broken settings, no database, killed while "
-            "it loaded), `The run never started…` (Dagster ended it before its process began), "
+            "anything was touched: …` (wrong run config or tag, broken settings, no database, "
+            "killed while it loaded), `The run never started…` (Dagster ended it before its "
+            "process began), `Cancelled before it started…`, `Cancelled while it worked…`, "
+            "`Lost: …` (its process or its machine is gone) or `The run ended without a final "
+            "word…`"
+        ), `The run never started…` (Dagster ended it before its process began), "
             "`Cancelled before it started…`, `Cancelled while it worked…`, `Lost: …` (its process "
             "or its machine is gone) or `The run ended without a final word…`"
         ),

@@ -185,7 +185,7 @@ def test_every_tag_that_a_run_gets_is_explained() -> None:
 
 def test_the_catalog_entries_are_named() -> None:
     for asset in catalog_assets(read_settings(CHECKOUT / "filejobs.yaml", {})):
-        assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").text
+        assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").words
 
 
 def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
