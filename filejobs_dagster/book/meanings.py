@@ -74,9 +74,6 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
             "process began), `Cancelled before it started…`, `Cancelled while it worked…`, "
             "`Lost: …` (its process or its machine is gone) or `The run ended without a final "
             "word…`"
-        ), `The run never started…` (Dagster ended it before its process began), "
-            "`Cancelled before it started…`, `Cancelled while it worked…`, `Lost: …` (its process "
-            "or its machine is gone) or `The run ended without a final word…`"
         ),
     },
     "job_progress": {

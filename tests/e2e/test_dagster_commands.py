@@ -1,4 +1,4 @@
-"""Each of Dagster's own commands, as docs/running-dagster.md says it, with the files of `examples/`."""
+"""Each of Dagster's own commands, as docs/running-dagster.md says it, with the examples."""
 
 from __future__ import annotations
 
