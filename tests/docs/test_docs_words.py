@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 import pytest
+import typer
 import yaml
 
 from filejobs_dagster.book.meanings import COLUMNS
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT, MOST_REFUSED_IN_A_ROW, SAMPLE
-from filejobs_dagster.cli.main import Commands
+from filejobs_dagster.cli.main import Commands, app
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.door.refusals import AdoptionRefused
 from filejobs_dagster.jobs.collecting import detail as totals
@@ -225,6 +227,32 @@ def test_every_command_that_a_page_tells_to_type_exists() -> None:
     }
     assert {"migrate", "doctor", "status", "runs", "mirror", "settings"} <= told
     assert told <= set(Commands.places)
+
+
+def _typed() -> list[str]:
+    """Every line of the pages that calls `filejobs`, without comments and redirections."""
+    lines = [
+        line.partition(" #")[0].partition(" > ")[0].partition(" || ")[0]
+        for each in pages()
+        for block in each.blocks
+        if block.language == "sh"
+        for line in block.text.replace("\\\n", " ").splitlines()
+    ]
+    return sorted({line.strip() for line in lines if line.startswith("filejobs ")})
+
+
+@pytest.mark.parametrize("line", _typed())
+def test_every_command_line_of_a_page_is_one_that_the_command_takes(line: str) -> None:
+    # The parser alone looks at it: unknown commands and options are refused, nothing runs.
+    command: Any = typer.main.get_command(app)
+    words, parent = shlex.split(line)[1:], None
+    while True:
+        parent = command.make_context("filejobs", list(words), parent, resilient_parsing=True)
+        if not hasattr(command, "list_commands"):
+            return
+        _, found, words = command.resolve_command(parent, [*parent._protected_args, *parent.args])
+        assert found is not None, line
+        command = found
 
 
 def test_every_example_that_a_page_tells_to_use_is_there() -> None:
