@@ -1,1 +1,1 @@
-"""What the project costs and gains, measured: `make bench`. See docs/benchmarks.md."""
+"""What the project costs and gains, measured: `make bench`. See docs/sceptics.md."""

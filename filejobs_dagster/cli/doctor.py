@@ -48,7 +48,7 @@ def doctor(
     Looks at Python and the packages, filejobs.yaml, the jobs in it, the database (version,
     migrations, the role's privileges, whether it is the primary, a pooler in between), each bucket
     (access, versioning), what every live run must prove (markers, tables, commits, clocks, the
-    sources of references, the server; see docs/door.md), and Dagster's instance (DAGSTER_HOME,
+    sources of references, the server; see docs/concepts.md), and Dagster's instance (DAGSTER_HOME,
     dagster.yaml and the variables it names).
 
     Changes nothing: it reads in read-only transactions, and asks the buckets without writing. With

@@ -40,8 +40,8 @@ def metrics(
 
     Each scrape reads filejobs.yaml and the database anew, in a read-only transaction and for at
     most a few seconds. When that fails there is `filejobs_up 0` and nothing else: no number is
-    ever older than its scrape. docs/metrics.md names each; examples/ has a dashboard for Grafana
-    and rules for alerts.
+    ever older than its scrape. docs/reference/metrics.md names each; examples/ has a dashboard for
+    Grafana and rules for alerts.
 
     [bold]Examples[/bold]
       filejobs metrics --listen 127.0.0.1:9464

@@ -83,7 +83,7 @@ def verify(
           warning, or the settings name no pins or no public key; or, with
           --incremental, older events were not read
       2   something does not match: `filejobs verify` names code and event, and
-          docs/audit.md says what each code means
+          docs/reference/audit-codes.md says what each code means
       3   could not verify: the settings, the database or the pins cannot be
           read
       64  called wrongly

@@ -230,7 +230,7 @@ def asked(guard: Guard, at: Look) -> str:
         raise Refusal(
             f"The database would not say what the guard {guard.name!r} asks: "
             f"{sanitize_exception(error, limit=1000)}.",
-            "See the grants in docs/first-day.md, and `filejobs doctor`.",
+            "See the grants in docs/security.md, and `filejobs doctor`.",
         ) from error
     except Refusal:
         raise

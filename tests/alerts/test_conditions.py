@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.alerts.conftest import Watch
 
 WHOLE = {"window": EVERYTHING.as_detail(), "oldest_left": None}
-PAGE = page("alerts.md").text
+PAGE = page("runbook.md").text
 
 
 def kinds(watch: Watch, **how: Any) -> dict[str, str | None]:

@@ -8,9 +8,10 @@ import re
 from typing import TYPE_CHECKING, get_args
 
 from filejobs_dagster.audit.trim.plan import StoppedBy
+from filejobs_dagster.book import meanings
 from filejobs_dagster.jobs import audit_troubles
 from filejobs_dagster.jobs.audit import Check
-from tests.docs.pages import CHECKOUT, page
+from tests.docs.pages import CHECKOUT, WORDS, names_in, page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,15 +40,8 @@ def _codes_of_the_library() -> set[str]:
     return {text for text in found if _CODE.fullmatch(text)} - _NO_CODES
 
 
-def _rows(heading: str) -> set[str]:
-    """The words in code of the first column of the table with this heading."""
-    table = PAGE[PAGE.index(f"| {heading} |") :].split("\n\n")[0]
-    cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
-    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
-
-
 def test_every_code_of_the_library_stands_in_the_tables_and_no_other() -> None:
-    told = _rows("Code of a finding") | _rows("Code of a refusal")
+    told = set(meanings.FINDINGS) | set(meanings.REFUSALS)
     codes = _codes_of_the_library()
     assert len(codes) > 50
     assert codes - told - _STOPPED == set()
@@ -62,23 +56,25 @@ def test_every_code_of_the_library_stands_in_the_tables_and_no_other() -> None:
 
 def test_everything_that_stops_a_trim_is_explained() -> None:
     for word in _STOPPED - {"UP_TO"}:
-        assert f"`{word}`" in PAGE
+        assert f"`{word}`" in WORDS["audit_trim"]["Field"]["chains"]
 
 
 def test_every_check_is_explained() -> None:
-    assert _rows("Check") == set(get_args(Check))
+    assert set(get_args(Check)) <= set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
 
 
 def test_no_field_is_explained_that_no_run_has() -> None:
     of_every_run = {"scanned", "acted", "signatures", "pins"}
     for job in ("audit_seal", "audit_trim", "audit_verify"):
         texts = of_every_run | _texts(CHECKOUT / "filejobs_dagster" / "jobs" / f"{job}.py")
-        told = _rows(f"Field of a run of `{job}`")
+        told = names_in(WORDS[job]["Field"])
         assert {"scanned", "acted", "chains"} <= told
         for field in told:
             assert field in texts, f"{job} has no {field}"
 
 
 def test_the_bucket_policy_is_json() -> None:
-    [policy] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    assert {one["Effect"] for one in json.loads(policy)["Statement"]} == {"Deny"}
+    policies = [json.loads(each.text) for each in page("security.md").blocks
+                if each.language == "json"]  # fmt: skip
+    effects = [{one["Effect"] for one in policy["Statement"]} for policy in policies]
+    assert effects == [{"Allow"}, {"Deny"}]

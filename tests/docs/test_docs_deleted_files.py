@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.book.bookkeeping import MOST_KEYS_IN_AN_EVENT
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT
 from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.deleted_files import collection
 from filejobs_dagster.jobs.deleted_files.collection import MISSING
+from filejobs_dagster.jobs.deleted_files.detail import FIELDS
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
-from tests.docs.pages import EXAMPLES, blocks, page
+from tests.docs.pages import EXAMPLES, blocks, explained, page
 from tests.installation import Installation, make_installation
 from tests.instances import dagster_instance
 
@@ -33,13 +32,9 @@ if TYPE_CHECKING:
 DeletedFilesConfig: Any = config_of(BY_NAME["deleted_files"], None)
 
 JOB = "deleted_files"
-PAGE = page("deleted_files.md").text
+PAGE = page("deleted_files.md").words
+EXPLAINED = explained(JOB)
 RUN_CONFIGS = sorted(EXAMPLES.glob("deleted_files_*.yaml"))
-
-
-def explained() -> set[str]:
-    cells = re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE)
-    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
 
 
 def the_block(language: str, containing: str) -> str:
@@ -93,8 +88,8 @@ def test_the_example_of_the_page_works_and_every_field_of_its_records_is_explain
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
     assert len(details) == 2
     for detail in details:
-        assert set(detail) <= explained(), set(detail) - explained()
-        assert set(detail["classes"]) <= explained(), set(detail["classes"]) - explained()
+        assert set(detail) <= EXPLAINED, set(detail) - EXPLAINED
+        assert set(detail["classes"]) <= EXPLAINED, set(detail["classes"]) - EXPLAINED
 
 
 def test_every_class_and_every_reason_to_stop_is_explained() -> None:
@@ -105,26 +100,17 @@ def test_every_class_and_every_reason_to_stop_is_explained() -> None:
         if name.isupper() and not name.startswith("_") and isinstance(value, str)
     }
     both = fates | {f"{KEPT}{reason}" for reason in reasons}
-    said = explained()
+    said = EXPLAINED
     assert both | {totals.WON_BY_OTHERS, totals.CLAIM_REFUSED} <= said
     assert {f"{totals.DERIVED}{fate}" for fate in both} <= said
     assert f"{totals.DERIVED}{KEPT}{collection.OUTLIVED}" in said
     for reason in ("limit", "max_runtime", *WHY_STOPPED.values()):
-        assert f"`{reason}`" in PAGE
+        assert f"`{reason}`" in FIELDS["stopped_reason"]
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert f"Up to {collection.MOST_DERIVED:,} derived keys" in PAGE
-    assert f"counted up to {collection.MOST_WITHOUT_DATE:,}" in PAGE
-    assert f"more than {MOST_KEYS_IN_AN_EVENT:,} keys is several" in PAGE
-
-
-def test_every_key_of_the_run_config_is_explained_with_its_default() -> None:
-    for name, about in DeletedFilesConfig.model_fields.items():
-        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | "))
-        default = about.default
-        said = str(default).lower() if isinstance(default, bool) else str(default)
-        assert said in row.split("|")[2]
+    assert f"counted up to {collection.MOST_WITHOUT_DATE:,}" in FIELDS["without_deleted_at"]
 
 
 def test_every_example_of_a_run_config_is_one(installation: Installation) -> None:

@@ -18,7 +18,7 @@ from filejobs_dagster.jobs.storage_orphans.listed_csv import COLUMNS
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME
-from tests.docs.pages import EXAMPLES, page
+from tests.docs.pages import EXAMPLES, explained, names_in, page
 from tests.installation import Installation, make_installation
 from tests.instances import dagster_instance
 
@@ -33,21 +33,7 @@ StorageOrphansConfig: Any = config_of(BY_NAME["storage_orphans"], None)
 
 PAGE = page("storage_orphans.md").text
 RUN_CONFIGS = sorted(EXAMPLES.glob("storage_orphans_*.yaml"))
-OF_EVERY_RUN = {
-    "trigger",
-    "ended",
-    "holder",
-    "started_by",
-    "mode_reason",
-    "never_started",
-    "door",
-    "would_be_refused",
-}
-
-
-def explained() -> set[str]:
-    cells = re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE)
-    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)} | OF_EVERY_RUN
+EXPLAINED = explained("storage_orphans")
 
 
 @pytest.fixture
@@ -77,25 +63,19 @@ def test_every_field_of_a_record_is_explained(installation: Installation) -> Non
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
     assert len(details) == 2
     for detail in details:
-        assert set(detail) <= explained(), set(detail) - explained()
+        assert set(detail) <= EXPLAINED, set(detail) - EXPLAINED
 
 
 def test_every_class_every_breaker_every_column_and_every_reason_to_stop_is_explained() -> None:
-    assert set(CLASSES) <= explained()
-    assert set(BREAKERS) <= explained()
-    assert set(COLUMNS) <= explained()
+    assert set(CLASSES) == names_in(totals.CLASSES)
+    assert set(COLUMNS) == names_in(totals.LIST_COLUMNS)
+    first_column = "".join(re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE))
+    assert set(BREAKERS) <= set(re.findall(r"`(\w+)`", first_column))
+    fields = " ".join(totals.FIELDS.values())
     for word in (LIMIT, MAX_RUNTIME, removal.OLDER_TRANSACTIONS,
                  totals.CHANGED, totals.LOCKED, totals.FAILED, totals.WON_BY_OTHERS,
                  totals.UNANSWERED):  # fmt: skip
-        assert f"`{word}`" in PAGE
-
-
-def test_every_key_of_the_run_config_is_explained_with_its_default() -> None:
-    for name, about in StorageOrphansConfig.model_fields.items():
-        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | "))
-        default = about.default
-        said = str(default).lower() if isinstance(default, bool) else str(default)
-        assert said in row.split("|")[2] or name in {"override", "reviewed"}
+        assert f"`{word}`" in fields
 
 
 @pytest.mark.parametrize("path", RUN_CONFIGS, ids=lambda path: path.name)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from filejobs_dagster.registry import JOB_NAMES, JOBS
+from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import load_settings, settings_json_schema
-from tests.docs.pages import EXAMPLES, Block, blocks, page
+from tests.docs.pages import EXAMPLES, Block, blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,57 +59,11 @@ def test_the_settings_for_production_show_every_key_that_is_not_an_alternative()
     assert {name for name, _ in _properties()} - shown == {"by_hand", "key_file", "marker"}
 
 
-def test_the_page_has_a_row_for_every_key_of_the_schema() -> None:
-    rows = set(re.findall(r"^\| `(\w+)` \|", page("settings.md").text, re.MULTILINE))
-    missing = {name for name, _ in _properties()} - rows
-    assert not missing, f"docs/settings.md has no row for {sorted(missing)}"
-    unknown = rows - {name for name, _ in _properties()} - _variables()
-    assert not unknown, f"docs/settings.md explains {sorted(unknown)}, which no schema has"
-
-
-def test_the_page_names_every_default_of_the_schema() -> None:
-    for name, about in _properties():
-        default = about.get("default")
-        if default in (None, [], {}):
-            continue
-        said = str(default).lower() if isinstance(default, bool) else str(default)
-        row = _row(name)
-        assert f"`{said}`" in row, f"the row of {name} does not name its default {said}: {row}"
-
-
-def test_the_page_names_every_choice_of_the_schema() -> None:
-    for name, about in _properties():
-        for choice in _choices(about):
-            assert f"`{choice}`" in _row(name), f"the row of {name} does not name {choice}"
-
-
-def test_the_page_names_every_job() -> None:
-    for job in JOB_NAMES:
-        assert f"`{job}`" in page("settings.md").text
-
-
-def _row(name: str) -> str:
-    text = page("settings.md").text
-    return "\n".join(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-
-
 def _properties() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every key of the file, with what the schema says of it; jobs' names are no keys."""
     schema = settings_json_schema()
     for place in (schema, *schema["$defs"].values()):
         yield from place["properties"].items()
-
-
-def _choices(about: dict[str, Any]) -> list[str]:
-    found: list[str] = about.get("enum", [])
-    for alternative in about.get("anyOf", []):
-        found = [*found, *alternative.get("enum", [])]
-    return found
-
-
-def _variables() -> set[str]:
-    return {"FILEJOBS_CONFIG", "FILEJOBS_ALLOW_LIVE", "FILEJOBS_DAGSTER_URL",
-            "FILEJOBS_TRACEBACK", "DAGSTER_HOME"}  # fmt: skip
 
 
 def _keys_of(value: Any) -> Iterator[str]:

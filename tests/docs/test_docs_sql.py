@@ -16,15 +16,16 @@ from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.operator import Column, OperatorQuery
 from filejobs_dagster.settings import SourceSettings
 from filejobs_dagster.uploads import Uploads
-from tests.docs.pages import Block, blocks, page
+from tests.docs.pages import EXAMPLES, Block, blocks, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from typing import Any
 
 ROLES = ("filejobs_owner", "filejobs_collector", "application")
 
-FIRST_DAY = "first-day.md"
+ROLES_AND_GRANTS = ("CREATE ROLE filejobs_owner", "GRANT USAGE ON SCHEMA filejobs")
 
 _BODY = """'{"kind":"file.shared"}'"""
 
@@ -67,6 +68,13 @@ def _run(connection: psycopg.Connection[Any], text: str) -> list[tuple[Any, ...]
     return cursor.fetchall() if cursor.description else []
 
 
+def _of_examples(name: str, containing: str) -> str:
+    """The one statement of a file of examples that has this in it."""
+    statements = (EXAMPLES / name).read_text(encoding="utf-8").split(";\n")
+    (found,) = [each for each in statements if containing in each]
+    return found
+
+
 def _sql(name: str, containing: str) -> str:
     found = [
         block.text
@@ -79,7 +87,7 @@ def _sql(name: str, containing: str) -> str:
 
 @pytest.mark.parametrize(
     "block",
-    [block for block in blocks("sql") if block.page != FIRST_DAY],
+    [block for block in blocks("sql") if not any(own in block.text for own in ROLES_AND_GRANTS)],
     ids=lambda block: block.name,
 )
 def test_every_statement_of_a_page_runs_on_the_migrated_tables(
@@ -89,7 +97,15 @@ def test_every_statement_of_a_page_runs_on_the_migrated_tables(
     assert connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
 
-# First day ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.sql")), ids=lambda path: path.name)
+def test_every_statement_of_the_examples_runs_on_the_migrated_tables(
+    path: Path, connection: psycopg.Connection[Any]
+) -> None:
+    _run(connection, path.read_text(encoding="utf-8"))
+    assert connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+
+
+# First hour -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -102,10 +118,10 @@ def fresh_roles(empty_database_url: str) -> Iterator[str]:
             connection.execute(f"DROP ROLE {role}".encode())
 
 
-def test_the_first_day_gives_each_role_what_it_needs_and_no_more(fresh_roles: str) -> None:
-    first, second, *rest = [
-        block.text for block in page(FIRST_DAY).blocks if block.language == "sql"
-    ]
+def test_the_grants_give_each_role_what_it_needs_and_no_more(fresh_roles: str) -> None:
+    first, second = (_sql("security.md", containing) for containing in ROLES_AND_GRANTS)
+    rest = [block.text for block in page("first-hour.md").blocks if block.language == "sql"]
+    assert len(rest) == 2
     with psycopg.connect(fresh_roles, autocommit=True) as superuser:
         _run(superuser, first)
     owner, collector, application = (make_conninfo(fresh_roles, user=role) for role in ROLES)
@@ -244,8 +260,8 @@ def test_the_wrong_query_hides_the_job_that_never_ran_and_the_right_one_names_it
         " detail) SELECT 'a', 'acme-production', 'upload_reservations', now(),"
         " now() - interval '3 hours', 'ok', 'live', '{\"window\": {\"covers\": \"everything\"}}'"
     )
-    wrong = _run(connection, _sql("did-it-run.md", "-- WRONG: a job without any row"))
-    right = _run(connection, _sql("did-it-run.md", "-- Right: begin with the jobs"))
+    wrong = _run(connection, _of_examples("did_it_run.sql", "-- WRONG: a job without any row"))
+    right = _run(connection, _of_examples("did_it_run.sql", "-- Right: begin with the jobs"))
     assert [row[0] for row in wrong] == ["upload_reservations"]
     assert sorted(row[0] for row in right) == ["audit_seal", "upload_reservations"]
 
@@ -257,8 +273,10 @@ def test_the_wrong_sum_reads_zero_where_nothing_was_decided(
         "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, error)"
         " VALUES ('a', 'acme-production', 'upload_reservations', now(), 'failed', 'live', 'why')"
     )
-    assert _run(connection, _sql("did-it-run.md", "-- WRONG: runs that decided")) == [(0,)]
-    assert _run(connection, _sql("did-it-run.md", "-- Right: say how many")) == [(1, 1, 1, None)]
+    assert _run(connection, _of_examples("did_it_run.sql", "-- WRONG: runs that decided")) == [(0,)]
+    assert _run(connection, _of_examples("did_it_run.sql", "-- Right: say how many")) == [
+        (1, 1, 1, None)
+    ]
 
 
 def test_no_row_of_job_run_is_updated_or_deleted(connection: psycopg.Connection[Any]) -> None:
@@ -291,7 +309,7 @@ def _change(connection: psycopg.Connection[Any], statement: str) -> None:
 def test_the_check_of_the_chain_finds_what_was_changed_and_nothing_else(
     connection: psycopg.Connection[Any],
 ) -> None:
-    check = _sql("audit.md", "WITH linked AS")
+    check = _of_examples("audit.sql", "WITH linked AS")
     _append(connection, {"kind": "one"}, {"kind": "two"})
     _append(connection, {"kind": "three"})
     assert _run(connection, check) == []
@@ -302,7 +320,7 @@ def test_the_check_of_the_chain_finds_what_was_changed_and_nothing_else(
 def test_the_check_of_the_head_finds_a_chain_that_was_cut_off(
     connection: psycopg.Connection[Any],
 ) -> None:
-    check = _sql("audit.md", "chain.head_seq <> coalesce")
+    check = _of_examples("audit.sql", "chain.head_seq <> coalesce")
     _append(connection, {"kind": "one"}, {"kind": "two"})
     assert _run(connection, check) == []
     _change(connection, "DELETE FROM audit_event WHERE seq = 2")
@@ -312,7 +330,7 @@ def test_the_check_of_the_head_finds_a_chain_that_was_cut_off(
 def test_the_keys_of_an_intent_without_a_result_are_found(
     connection: psycopg.Connection[Any],
 ) -> None:
-    query = _sql("audit.md", "jsonb_array_elements_text(intent")
+    query = _of_examples("audit.sql", "jsonb_array_elements_text(intent")
     of_run = {"job": "upload_reservations", "run_id": "a", "bucket": "acme-uploads", "batch": 1}
     intent = {"kind": "objects.delete.intent", **of_run}
     result = {"kind": "objects.delete.result", **of_run, "failed": {}}
@@ -321,13 +339,3 @@ def test_the_keys_of_an_intent_without_a_result_are_found(
     assert [row[-1] for row in _run(connection, query)] == ["files/2"]
     _append(connection, result)
     assert _run(connection, query) == []
-
-
-def test_the_pre_image_has_as_many_bytes_as_the_page_says() -> None:
-    rows = page("audit.md").text.split("The pre-image of `hash`")[1].split("The genesis is")[0]
-    sizes = [
-        int(line.split("|")[1]) for line in rows.splitlines() if line.split("|")[1:2] and
-        line.split("|")[1].strip().isdigit()
-    ]  # fmt: skip
-    assert len(b"filejobs/audit/event") == sizes[0]
-    assert f", {sum(sizes)} bytes," in rows

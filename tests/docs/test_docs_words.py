@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+import click
 import dagster as dg
 import pytest
+import typer
 import yaml
 
+from filejobs_dagster.book.meanings import COLUMNS
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT, MOST_REFUSED_IN_A_ROW, SAMPLE
-from filejobs_dagster.cli.main import Commands
+from filejobs_dagster.cli.main import Commands, app
+from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.door.refusals import AdoptionRefused
 from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.upload_reservations import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
+from filejobs_dagster.jobs.upload_reservations.detail import FIELDS
 from filejobs_dagster.ledger.mirror import SILENCE
 from filejobs_dagster.ledger.standing import Word
 from filejobs_dagster.ledger.watermark import OVERLAP, WIDE_SCAN
 from filejobs_dagster.ledger.words import TriggerKind
-from filejobs_dagster.metrics.exposition import text_of
-from filejobs_dagster.metrics.reading import Reading
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
@@ -31,7 +36,7 @@ from filejobs_dagster.orchestration.shown import catalog_assets
 from filejobs_dagster.postgres.transient import TRIES
 from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import read_settings
-from tests.docs.pages import CHECKOUT, EXAMPLES, page, pages
+from tests.docs.pages import CHECKOUT, EXAMPLES, explained, names_in, page, pages
 from tests.installation import Installation, make_installation
 from tests.instances import dagster_instance
 
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 UploadReservationsConfig: Any = config_of(BY_NAME["upload_reservations"], None)
 
 RUN_CONFIGS = sorted(EXAMPLES.glob("upload_reservations_*.yaml"))
-COLLECTOR = page("upload_reservations.md").text
+EXPLAINED = explained("upload_reservations")
 
 
 @pytest.fixture
@@ -90,7 +95,6 @@ def test_every_field_of_a_record_is_explained(
     installation.reserve("files/1")
     installation.reserve("files/2", body=None)
     installation.reserve("elsewhere/3")
-    explained = _first_column(COLLECTOR)
     job = definitions.resolve_job_def("upload_reservations")
     with dagster_instance() as instance:
         for asked in ({}, {"filejobs/mode": "live"}):
@@ -98,8 +102,8 @@ def test_every_field_of_a_record_is_explained(
     details: list[dict[str, Any]] = [row["detail"] for row in installation.progress()]
     assert [len(details), *(bool(detail) for detail in details)] == [2, True, True]
     for detail in details:
-        assert set(detail) <= explained, set(detail) - explained
-        assert set(detail["classes"]) <= explained
+        assert set(detail) <= EXPLAINED, set(detail) - EXPLAINED
+        assert set(detail["classes"]) <= EXPLAINED
 
 
 def test_every_class_is_explained() -> None:
@@ -110,21 +114,13 @@ def test_every_class_is_explained() -> None:
     reasons = _constants_of_the_gate()
     assert "ambiguous path" in reasons
     kept = {f"{KEPT}{reason}" for reason in reasons}
-    missing = (noted | named | kept) - _first_column(COLLECTOR)
+    missing = (noted | named | kept) - EXPLAINED
     assert not missing
 
 
 def test_every_reason_to_stop_is_explained() -> None:
     for reason in ("limit", "max_runtime", *WHY_STOPPED.values()):
-        assert f"`{reason}`" in COLLECTOR
-
-
-def test_every_key_of_the_run_config_is_explained_with_its_default() -> None:
-    for name, about in UploadReservationsConfig.model_fields.items():
-        (row,) = [line for line in COLLECTOR.splitlines() if line.startswith(f"| `{name}` | ")]
-        default = about.default
-        said = str(default).lower() if isinstance(default, bool) else str(default)
-        assert said in row.split("|")[2]
+        assert f"`{reason}`" in FIELDS["stopped_reason"]
 
 
 @pytest.mark.parametrize("path", RUN_CONFIGS, ids=lambda path: path.name)
@@ -142,42 +138,38 @@ def test_every_example_of_a_run_config_is_one(path: Path, definitions: dg.Defini
 # The record -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["job_run", "job_progress"])
-def test_every_column_of_a_record_is_explained(
+@pytest.mark.parametrize("table", COLUMNS)
+def test_every_column_of_a_table_is_explained_and_no_other(
     table: str, connection: psycopg.Connection[Any]
 ) -> None:
     columns = connection.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,)
     ).fetchall()
     assert columns
-    assert {name for (name,) in columns} <= _first_column(page("did-it-run.md").text)
-
-
-def test_every_column_of_the_file_table_is_explained(connection: psycopg.Connection[Any]) -> None:
-    columns = connection.execute(
-        "SELECT column_name FROM information_schema.columns WHERE table_name = 'file'"
-    ).fetchall()
-    assert {name for (name,) in columns} <= _first_column(page("integrating.md").text)
+    assert {name for (name,) in columns} == names_in(COLUMNS[table])
 
 
 def test_every_standing_and_every_trigger_is_explained() -> None:
-    text = page("did-it-run.md").text
-    assert set(get_args(Word)) <= _first_column(text)
+    assert set(get_args(Word)) <= _first_column(page("did-it-run.md").text)
     for kind in get_args(TriggerKind):
-        assert f"`{kind}`" in text
         assert f"`{kind}`" in page("running-dagster.md").text
 
 
-def test_every_metric_is_explained_and_no_other() -> None:
-    text = text_of(Reading("test", 0.0, (), {}, {}))
-    exposed = set(re.findall(r"^# TYPE (\w+) gauge", text, re.MULTILINE))
-    explained = {
-        word for word in _first_column(page("metrics.md").text) if word.startswith("filejobs_")
-    }
-    assert exposed == explained
-
-
 # Dagster and the command ----------------------------------------------------------------------
+
+
+def test_the_runbook_knows_every_standing_and_every_refusal_of_a_bucket() -> None:
+    text = page("runbook.md").words
+    known = {*get_args(Word), *(kind.__name__ for kind in AdoptionRefused.__subclasses__())}
+    assert len(known) > 15
+    assert {word for word in known if f"`{word}`" not in text} == set()
+
+
+def test_the_picture_of_the_door_has_every_guard_beside_it_and_no_other() -> None:
+    table = page("concepts.md").text.split("| Guard |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {
+        guard.name for guard in GUARDS
+    }
 
 
 def test_every_sensor_is_explained(installation: Installation, definitions: dg.Definitions) -> None:
@@ -196,7 +188,7 @@ def test_every_tag_that_a_run_gets_is_explained() -> None:
 
 def test_the_catalog_entries_are_named() -> None:
     for asset in catalog_assets(read_settings(CHECKOUT / "filejobs.yaml", {})):
-        assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").text
+        assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").words
 
 
 def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
@@ -213,7 +205,7 @@ def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
         "counted up to 10,000": MOST_WITHOUT_EXPIRY == 10_000,
         "up to 20 keys of each class": SAMPLE == 20,
     }
-    text = "\n".join(each.text for each in pages())
+    text = "\n".join(each.words for each in pages())
     assert {words for words in written_out if words not in text} == set()
     assert {words for words, holds in written_out.items() if not holds} == set()
 
@@ -236,6 +228,40 @@ def test_every_command_that_a_page_tells_to_type_exists() -> None:
     }
     assert {"migrate", "doctor", "status", "runs", "mirror", "settings"} <= told
     assert told <= set(Commands.places)
+
+
+def _typed() -> list[str]:
+    """Every line of the pages that calls `filejobs`, without comments and redirections."""
+    lines = [
+        line.partition(" #")[0].partition(" > ")[0].partition(" || ")[0]
+        for each in pages()
+        for block in each.blocks
+        if block.language == "sh"
+        for line in block.text.replace("\\\n", " ").splitlines()
+    ]
+    return sorted({line.strip() for line in lines if line.startswith("filejobs ")})
+
+
+def _parse(line: str) -> None:
+    """Let the parser alone look at a line: what it does not take is refused, and nothing runs."""
+    command: Any = typer.main.get_command(app)
+    words = shlex.split(line)[1:]
+    while hasattr(command, "get_command"):
+        name, *words = words
+        command = command.get_command(click.Context(command), name)
+        assert command is not None, f"{line}: there is no {name}"
+    command.make_parser(click.Context(command)).parse_args(words)
+
+
+@pytest.mark.parametrize("line", _typed())
+def test_every_command_line_of_a_page_is_one_that_the_command_takes(line: str) -> None:
+    _parse(line)
+
+
+@pytest.mark.parametrize("line", ["filejobs status --chek", "filejobs statsu"])
+def test_control_a_line_with_a_mistake_is_not_taken(line: str) -> None:
+    with pytest.raises(Exception, match=r"chek|statsu"):
+        _parse(line)
 
 
 def test_every_example_that_a_page_tells_to_use_is_there() -> None:

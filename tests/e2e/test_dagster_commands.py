@@ -1,4 +1,4 @@
-"""Each of Dagster's own commands, as docs/backfill.md says it, with the files of `examples/`."""
+"""Each of Dagster's own commands, as docs/running-dagster.md says it, with the examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(280)]
 
-PAGE = (CHECKOUT / "docs" / "backfill.md").read_text(encoding="utf-8")
+PAGE = (CHECKOUT / "docs" / "running-dagster.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\| [^|]+ \| `(dagster job [^`]+)` \|$", PAGE, re.MULTILINE)
 
 

@@ -1,7 +1,7 @@
 """The protocol of upload_reservations as a model: clients, administrators, collectors, storage.
 
 Everything that can happen between two commits is one step. What the model leaves out stands in
-docs/protocol.md; tests/protocol/test_conformance.py holds it against the real code.
+docs/sceptics.md; tests/protocol/test_conformance.py holds it against the real code.
 """
 
 from __future__ import annotations

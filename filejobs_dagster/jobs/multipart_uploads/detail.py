@@ -8,6 +8,7 @@ from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
 from filejobs_dagster.objects.multipart import AbortFate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from filejobs_dagster.book.totals import Totals
@@ -101,3 +102,57 @@ def detail_of(totals: Totals) -> MultipartDetail:
             "would_free_bytes": totals.bytes_by_class[WOULD_ABORT],
         }
     return detail
+
+
+FIELDS: Mapping[str, str] = {
+    "bytes_freed; parts_freed": "parts that were listed before an abort and are not any more",
+    "would_collect; would_free_bytes": "dry: what is due, and the bytes of its parts",
+    "classes; bytes_by_class": (
+        "how many met which fate, with the bytes of the parts where they were listed"
+    ),
+    "bucket; cutoff; window": "where, and until when somebody's last part must have come",
+    "untouched": "uploads in owned prefixes that are none of ours: `kept: …`",
+    "deferred": "as the class",
+    "progress": "where a run at work is",
+    "asked_by_id": "rows whose multipart upload was asked for by its id",
+    "uploads_left": "failed, with parts left, not readable, unanswered, waiting after a failure",
+    "oldest_left": "since when the oldest upload that is left has been due",
+    "swept": "live, everything looked at, nothing left, no `finding`",
+    "finding": (
+        "live: why an empty listing says nothing: the server does not list uploads below a "
+        "prefix (known by the id of a row, or by `doctor --probe`), or gives none of them a "
+        "date. Null: nothing"
+    ),
+    "backstop; backstop_state": "the lifecycle rule: `there`, `missing`, `unknown`",
+    "backstop_rule": "the rule that is missing",
+    "stopped_reason": "`limit`, `max_runtime`, what refused, or null",
+}
+"""Fields of `job_run.detail` beside those of every run, in words: the reference is made of them."""
+
+CLASSES: Mapping[str, str] = {
+    "would abort": "dry: it is due",
+    "aborted": "none of its parts is listed any more",
+    "young; still active": "it began, or its newest part came, after the cutoff",
+    "age unknown": "the server tells no date, so nobody knows whether it is due: `swept` is false",
+    "referenced": "a source names its key; the sample says which",
+    "kept: …": (
+        "`ambiguous: near …` (a source comes near to its key), `protected`, `not owned`, "
+        "`ambiguous path`, `directory marker`, `not UTF-8`"
+    ),
+    "ended meanwhile": "it was listed, and is not there any more",
+    "already gone": "it ended between the look and the abort, and its key has no object",
+    "gone, and its key has an object": (
+        "the same, and there is an object: as a rule, its client completed it"
+    ),
+    "parts left": "aborted, and parts are still listed. The next run takes them",
+    "failed": "storage refused this one, with its reason; the others went on",
+    "parts not readable": "storage did not list its parts, so nothing was decided",
+    "unanswered": "no answer came to the abort: it may be gone",
+    "deferred": "due, and left because of `limit` or `max_runtime`",
+    "waits after a failure": (
+        "due, and could not be aborted before: it is tried again after a pause that doubles, "
+        "from 5 minutes to a day, behind all others. It uses up no `limit`. The table `setback` "
+        "has the reason; delete the row there to have it tried at once"
+    ),
+}
+"""What can become of an item, in words."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypedDict
 from filejobs_dagster.book.totals import Meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from filejobs_dagster.book.totals import Totals
 
 PRUNED = "pruned"
@@ -59,3 +61,28 @@ def detail_of(totals: Totals) -> RunHistoryDetail:
             "whether the sensor job_run_reconciler works, or run `filejobs mirror`."
         )
     return detail
+
+
+FIELDS: Mapping[str, str] = {
+    "progress_rows": "rows of `job_progress` that went",
+}
+"""Fields of `job_run.detail` beside those of every run, in words: the reference is made of them."""
+
+CLASSES: Mapping[str, str] = {
+    "pruned": "it went; in a dry run `would be pruned`",
+    "not recorded": (
+        "it is over and old, and `job_run` has no record. It is the only witness left, so it is "
+        "kept and reported"
+    ),
+    "record too young": "the record says that it ended later than Dagster does",
+    "backfill in progress": "its backfill is not over",
+    "parent of a run that is kept": (
+        "a re-execution or a retry of it is at work, waits, or is young"
+    ),
+    "about to be retried": "the daemon is to start it again, and did not yet",
+    "not removed": (
+        "the storage refused, or the run's id (whoever launches a run may choose it) would lead "
+        "to files of others; the reason stands beside its id. The next run finds it again"
+    ),
+}
+"""What can become of an item, in words."""

@@ -140,3 +140,144 @@ def detail_of(totals: Totals) -> OrphansDetail:
             "objects_left": totals.left + fates[UNDECIDED] + fates[UNSEEN] + totals.intended,
         }
     return detail
+
+
+FIELDS: Mapping[str, str] = {
+    "window": '`{"covers": "everything"}`, or the reviewed list',
+    "bucket; cutoff; fingerprint": (
+        "which bucket, the moment before which objects count as old, and the name of sources and "
+        "rules"
+    ),
+    "first_pass": (
+        "of every complete pass, true or false. True: the first complete pass by these sources "
+        "and rules. It deletes nothing, whatever the mode"
+    ),
+    "classes; bytes_by_class; bytes": "objects and bytes by class, and all bytes",
+    "orphans; orphan_bytes": "all orphans of this pass, confirmed or not",
+    "by_prefix; by_age": (
+        "every class by the first two levels of the key (the 20 with the most bytes for orphans, "
+        "5 for any other class) and by age, orphans first"
+    ),
+    "largest; oldest": "the orphans, in tables",
+    "references; missing; awaited; sources": (
+        "distinct keys in use; those in `owns` without an object; those whose upload may still "
+        "come; rows, keys, keys `in_owns` and empty rows of each source. A source with keys, "
+        "none of them in `owns`, needs another transform, or names objects of another prefix"
+    ),
+    "named_elsewhere": (
+        "the columns that name objects without being a source: how many, one of them, the line "
+        "that would declare the column"
+    ),
+    "unsearched": "what could not be searched, why, and its bytes",
+    "search": (
+        "how many candidates were looked for, in how many tables, columns and bytes, and in how "
+        "many seconds"
+    ),
+    "breakers": "every breaker with its number, its limit and its verdict",
+    "override": "which breakers were passed over, and why",
+    "report": "where the list stands",
+    "marks; marks_cleared": "who keeps the marks, when not this run; how many were forgotten",
+    "waiting; waiting_bytes; waiting_until": (
+        "orphans that an earlier run has not seen for long enough, and when the first of them is "
+        "due"
+    ),
+    "would_collect; would_free_bytes; would_defer": (
+        "dry: what a live run would have removed now, and left because of the limit"
+    ),
+    "would_be_refused": (
+        "dry: what a live run would not be let in for, or would fail of; also what could not be "
+        "searched while orphans are due"
+    ),
+    "deferred; deferred_bytes; deferred_oldest": (
+        "live: what was due and is left, and the oldest object's time"
+    ),
+    "truncated; stopped_reason": (
+        "whether it stopped, or a live run would have stopped, while more was due: `limit`, "
+        "`max_runtime`, `older transactions`, `breakers: …`, or what refused"
+    ),
+    "waited_for": "the transactions that a batch was left for",
+    "swept": (
+        "true: a live run, nothing that was due is left, and there is no `finding`. Waiting and "
+        "locked orphans are not due; those that wait anew because rules changed are"
+    ),
+    "oldest_left": (
+        "since when the oldest orphan that is left has been due; null when none is, and in a dry "
+        "run"
+    ),
+    "deleted; marked; already_gone; versions_purged": (
+        "live: what became of them. *marked* is a delete marker in a versioned bucket, and frees "
+        "nothing"
+    ),
+    "bytes_freed": "live: bytes that are free now",
+    "objects_left": "live: orphans that storage did not let go, or whose result is not written yet",
+    "put_off": (
+        "live: orphans that are not tried again yet, by the reason: `undecided`, `cannot be "
+        "looked at`, `ghost`"
+    ),
+    "finding": (
+        "live: why the pass is no sweep, although nothing stopped it: every candidate dropped "
+        "out, or rules alternate between two hosts whose `filejobs.yaml` differ. Null: nothing"
+    ),
+    "fates": (
+        "live: all of it in words: also `changed meanwhile`, `undecided`, `cannot be looked at`, "
+        "`ghost`, `locked`, `failed`, `unanswered`, `asked for a moment ago`, `being "
+        "referenced`, `kept: …` (derived objects under one: `kept: its owner is referenced`)"
+    ),
+    "recovered": (
+        "what a run that ended early had left: gone, still there, `too_recent` to be sure that "
+        "no deletion is under way, or `not_known` where storage does not say"
+    ),
+    "interrupted": (
+        "dry: objects that a run that ended early was about to delete; nobody can refer to their "
+        "keys until a live run has looked"
+    ),
+    "interrupted_elsewhere": (
+        "the same, by the name of another entry of `buckets`. Where an entry was renamed, give "
+        "it its old name for one live run"
+    ),
+    "reviewed": (
+        "of a reviewed list: whose, how many it asks for, how many the fresh pass agrees to"
+    ),
+    "versioning; conditional_delete": (
+        "what the bucket does with versions, and with a deletion that has a condition"
+    ),
+    "ordered_by_server; parts_listed": (
+        "false: the server does not list in byte order, so it was sorted here; ranges listed"
+    ),
+    "progress": "while it works: phase, objects so far, objects a second, position",
+}
+"""Fields of `job_run.detail` beside those of every run, in words: the reference is made of them."""
+
+CLASSES: Mapping[str, str] = {
+    "referenced": "a source names the exact key",
+    "derived": "a source names an owner that a rewrite leads to",
+    "protected": "`protect` names it, or it is the bucket's marker",
+    "directory marker": "the key ends in `/`; it is counted",
+    "unknown shape": (
+        "no pattern of `shape` matches; or the key is not UTF-8, has `.` or `..` between "
+        "slashes, more owners than are looked for, or more than 1024 bytes; it stands in the "
+        "list"
+    ),
+    "young": "modified less than `min_age` ago, or at a time that is not known",
+    "ambiguous": (
+        "a row would mean it after a change that nobody declared; it stands in "
+        "the list with the row's form"
+    ),
+    "named elsewhere": (
+        "a column that no source reads may mean it; it stands in the list with the column"
+    ),
+    "orphan": "none of these; stays until it is confirmed",
+}
+"""What can become of an item, in words."""
+
+LIST_COLUMNS: Mapping[str, str] = {
+    "decision": "`remove` or `keep`. Change it, or delete rows",
+    "key": (
+        "the key; what is not plain ASCII is percent-encoded byte by byte, so `%C3%A9` is an é "
+        "and `%25` a percent sign. Decoding gives the exact bytes back"
+    ),
+    "size; last_modified; etag": "the object as it was listed",
+    "class; reason": "why it is here",
+    "first_seen": "since when runs have seen it as an orphan",
+}
+"""The columns of the list for review."""
