@@ -109,6 +109,10 @@ class FileTable:
         """The row's id."""
         return {"file_id": str(reservation.id)}
 
+    def also_deleted(self) -> dict[str, int]:
+        """None: foreign keys do what is to be done."""
+        return {}
+
     def oldest_left(self, cutoff: datetime) -> datetime | None:
         """When the oldest reservation expired that is due and still there."""
         with self._reading() as cursor:

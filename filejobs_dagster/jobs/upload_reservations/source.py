@@ -101,6 +101,10 @@ class ReservationSource(Protocol):
         """What an audit event says of a row beside its key and its due time."""
         ...
 
+    def also_deleted(self) -> dict[str, int]:
+        """Rows of other tables that the newest claim has deleted, by table."""
+        ...
+
     def oldest_left(self, cutoff: datetime) -> datetime | None:
         """When the oldest reservation expired that is due and still there."""
         ...
