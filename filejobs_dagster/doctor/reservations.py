@@ -43,16 +43,19 @@ def check_reservation_source(
     references: Sequence[SourceSettings],
     database: Database,
     connection: Connection,
+    *,
+    rows: str = "reservations",
 ) -> Iterator[Finding]:
-    """Look at a reservation source; its statements are planned, and none is executed.
+    """Look at a table of the operator's; its statements are planned, and none is executed.
 
     Args:
         settings: A table of the job's, or its statements by hand.
         references: `sources` of the job's bucket, by which the gate knows the table.
         database: The project's own.
         connection: An open connection to it.
+        rows: What findings call the rows that are collected.
     """
-    name = f"reservations {settings.name}"
+    name = f"{rows} {settings.name}"
     if isinstance(settings, TableSettings):
         yield ok(f"{name} claim", "candidate query, claim and source are written from one `where`")
     else:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from psycopg import sql
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -47,6 +46,8 @@ DueForm = Literal[
 _READ_AS_MORE = re.compile(r";|\$[0-9]")
 """In the SQL of a source neither may stand, not even in a name or a text."""
 
+_NO_VALUE = re.compile(rf"{_READ_AS_MORE.pattern}|[\x00\\]")
+
 
 def _assignments(values: Any) -> Any:
     if not isinstance(values, dict) or not values:
@@ -63,9 +64,9 @@ def _assignments(values: Any) -> Any:
                 f"{shown(column)} is set to {kind(value)}",
                 "write a text, a whole number, true, false or null",
             )
-        if isinstance(value, str) and ("\x00" in value or _READ_AS_MORE.search(value)):
+        if isinstance(value, str) and _NO_VALUE.search(value):
             raise mistake(
-                f"the value of {shown(column)} has a ; or a parameter such as $1 in it",
+                f"the value of {shown(column)} has a ;, a \\ or a parameter such as $1 in it",
                 "write another word",
             )
     return values
@@ -326,7 +327,11 @@ def _of_the_claim(said: Mapping[str, Any]) -> Iterator[Found]:
 def set_to(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Each column and its value, as SQL writes them."""
     for column, value in values.items():
-        yield quoted(column), sql.Literal(value).as_string()
+        if isinstance(value, str):
+            doubled = value.replace("'", "''")
+            yield quoted(column), f"'{doubled}'"
+        else:
+            yield quoted(column), "NULL" if value is None else str(value).lower()
 
 
 def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[SourceSettings]:

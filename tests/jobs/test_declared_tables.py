@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.settings import read_settings
 from tests.jobs.conftest import Collector
+from tests.jobs.deleted_files.collecting import Files
 from tests.own_tables import OwnTables
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.ledger.words import Mode
 
 DOCUMENTS = """
 CREATE TABLE documents (
@@ -80,10 +83,15 @@ def world(
     return World(tmp_path, database_url, bucket, s3_client, s3_server.endpoint_url, {}, app)
 
 
-BOTH = pytest.mark.parametrize("world", ["one database", "two databases"], indirect=True)
+BOTH = pytest.mark.parametrize(
+    "world",
+    ["one database", pytest.param("two databases", marks=pytest.mark.thorough)],
+    indirect=True,
+)
 
 
 def in_its_database(world: World, **declared: Any) -> dict[str, Any]:
+    """A declaration that says where the table is."""
     if world.app_url != world.database_url:
         declared["database"] = {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}
     return declared
@@ -279,33 +287,37 @@ SHAPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.thorough
 def test_a_time_of_each_form_makes_due_what_is_due_and_what_is_no_time_is_never_due(
-    world: World, shape: str
+    world: World,
 ) -> None:
-    column, written, declared, no_times = SHAPES[shape]
-    world.create(f"CREATE DOMAIN moment AS timestamptz; {DOCUMENTS}")
-    world.app(f"ALTER TABLE documents DROP expires_at, ADD made_at {column}")
-    world.declare({**DECLARED, **declared, "due": "made_at", "after": "30m"})
-    times = {
-        "files/due": written(HOUR_AGO),
-        "files/young": written(f"{HOUR_AGO} + 2400"),
-        "files/later": written(IN_AN_HOUR),
-        "files/null": "NULL",
-        **{f"files/odd {n}": odd for n, odd in enumerate(no_times)},
-    }
-    for key, at in times.items():
-        world.put(key)
-        world.app(f"INSERT INTO documents (storage_key, made_at) VALUES (%s, {at})", (key,))
-    stays = set(times) - {"files/due"}
+    world.create("CREATE DOMAIN moment AS timestamptz")
+    for number, (shape, (column, written, declared, no_times)) in enumerate(SHAPES.items()):
+        world.create(f"DROP TABLE IF EXISTS documents; {DOCUMENTS}")
+        world.app(f"ALTER TABLE documents DROP expires_at, ADD made_at {column}")
+        world.declare({**DECLARED, **declared, "due": "made_at", "after": "30m"})
+        front = f"files/{number}/"
+        times = {
+            f"{front}due": written(HOUR_AGO),
+            f"{front}young": written(f"{HOUR_AGO} + 2400"),
+            f"{front}later": written(IN_AN_HOUR),
+            f"{front}null": "NULL",
+            **{f"{front}odd{n}": odd for n, odd in enumerate(no_times)},
+        }
+        for key, at in times.items():
+            world.put(key)
+            world.app(f"INSERT INTO documents (storage_key, made_at) VALUES (%s, {at})", (key,))
+        stays = set(times) - {f"{front}due"}
 
-    dry, live = world.collect(mode="dry"), world.collect()
+        dry, live = world.collect(mode="dry"), world.collect()
 
-    assert dry.detail["would_collect"] == 1, dry.error
-    assert live.ok, live.error
-    assert live.acted == 1
-    assert set(world.statuses()) == stays == world.keys()
-    assert live.detail["oldest_left"] is None
+        assert dry.detail["would_collect"] == 1, (shape, dry.error)
+        assert live.ok, (shape, live.error)
+        assert live.acted == 1, shape
+        listed = world.keys()
+        there = {key for key in listed if key.startswith(front)}
+        assert set(world.statuses()) == stays == there, shape
+        assert live.detail["oldest_left"] is None, shape
 
 
 def test_control_seconds_that_are_read_as_milliseconds_would_all_be_due(world: World) -> None:
@@ -411,42 +423,40 @@ def test_what_would_be_read_as_more_than_a_name_or_a_condition_never_gets_past_t
         assert any(f"tables[0].{key}" in path for path in paths for key in changes), changes
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"table": "public.nothing"}, "no table public.nothing"),
-        ({"table": "public.seen"}, "is a view"),
-        ({"table": "file"}, "a table of this project's"),
-        ({"key": "no_such"}, "no column no_such"),
-        ({"id": "status"}, "nothing makes status"),
-        ({"id": "storage_key"}, "may be NULL"),
-        ({"key": "size_bytes"}, "is of type int8"),
-        ({"due": "size_bytes"}, "is of type int8, and due_as is time"),
-        ({"due_as": "epoch_seconds"}, "is of type timestamptz, and due_as is epoch_seconds"),
-        ({"time_zone": "UTC"}, "Leave time_zone out"),
-        ({"where": "no_such = 1"}, "no_such"),
-        ({"unless_named_by": [{"table": "public.notes", "column": "loose"}]}, "no foreign key"),
-        ({"unless_named_by": [{"table": "public.notes", "column": "follows"}]}, "changes its rows"),
-        ({"also_delete": [{"table": "documents", "column": "id"}]}, "of the rows themselves"),
-    ],
-)
+CONTRADICTED: list[tuple[dict[str, Any], str]] = [
+    ({"table": "public.nothing"}, "no table public.nothing"),
+    ({"table": "public.seen"}, "is a view"),
+    ({"table": "file"}, "a table of this project's"),
+    ({"key": "no_such"}, "no column no_such"),
+    ({"id": "status"}, "nothing makes status"),
+    ({"id": "storage_key"}, "may be NULL"),
+    ({"key": "size_bytes"}, "is of type int8"),
+    ({"due": "size_bytes"}, "is of type int8, and due_as is time"),
+    ({"due_as": "epoch_seconds"}, "is of type timestamptz, and due_as is epoch_seconds"),
+    ({"time_zone": "UTC"}, "Leave time_zone out"),
+    ({"where": "no_such = 1"}, "no_such"),
+    ({"unless_named_by": [{"table": "public.notes", "column": "loose"}]}, "no foreign key"),
+    ({"unless_named_by": [{"table": "public.notes", "column": "follows"}]}, "changes its rows"),
+    ({"also_delete": [{"table": "documents", "column": "id"}]}, "of the rows themselves"),
+]
+
+
+@pytest.mark.thorough
 def test_a_declaration_that_the_catalog_contradicts_is_refused_in_words_and_nothing_goes(
-    world: World, changes: dict[str, Any], said: str
+    world: World,
 ) -> None:
     world.create(
         f"{DOCUMENTS}; CREATE VIEW seen AS SELECT * FROM documents;"
         " CREATE TABLE notes (loose uuid, follows uuid REFERENCES documents ON DELETE CASCADE)"
     )
     world.rows(due="reserved")
-    world.declare({**DECLARED, **changes})
-
-    for mode in ("dry", "live"):
-        outcome = Collector.__call__(
-            Collector(world, make_client(world.settings().buckets["uploads"])),
-            mode=mode,  # type: ignore[arg-type]
-        )
-        assert not outcome.ok
-        assert said in str(outcome.error), outcome.error
+    modes: tuple[Mode, ...] = ("dry", "live")
+    for changes, said in CONTRADICTED:
+        world.declare({**DECLARED, **changes})
+        for mode in modes:
+            outcome = world.collect(mode=mode)
+            assert not outcome.ok, changes
+            assert said in str(outcome.error), outcome.error
 
     assert world.statuses() == {"files/due": "reserved"}
     assert world.has_object("files/due")
@@ -643,3 +653,103 @@ def test_several_tables_are_collected_in_one_run_each_under_its_name(
         "unattached blobs",
     }
     assert world.keys() == {"files/kept", "files/living"}
+
+
+# --- soft-deleted rows ---------------------------------------------------------------------------
+
+PHOTOS: dict[str, Any] = {
+    "name": "photos",
+    "table": "photos",
+    "key": "path",
+    "transforms": [{"prepend": "files/"}],
+    "due": "deleted_at",
+    "due_as": "epoch_milliseconds",
+    "where": "NOT legal_hold",
+}
+
+
+@pytest.fixture
+def photos(world: World) -> World:
+    """Photos of which some were deleted; 0 stands for none, as in applications that count so."""
+    world.create(
+        "CREATE TABLE photos (id bigserial PRIMARY KEY, path text NOT NULL,"
+        " legal_hold boolean NOT NULL DEFAULT false, purged boolean NOT NULL DEFAULT false,"
+        " deleted_at bigint NOT NULL DEFAULT 0)"
+    )
+    for name, days in (("kept", None), ("young", 29), ("old", 31), ("older", 32), ("held", 40)):
+        world.put(f"files/{name}")
+        world.app(
+            "INSERT INTO photos (path, legal_hold, deleted_at)"
+            " VALUES (%s, %s, coalesce(extract(epoch FROM now() - %s * interval '1 d') * 1000, 0))",
+            (name, name == "held", days),
+        )
+    return world
+
+
+def deleted_files(world: World, **changes: Any) -> None:
+    declared = in_its_database(world, **{**PHOTOS, **changes})
+    world.document["jobs"] = {
+        "deleted_files": {"by_hand": True, "restore_window": "30d", "tables": [declared]}
+    }
+
+
+def collect_deleted(world: World, mode: Mode = "live") -> Outcome:
+    configured = world.settings().jobs["deleted_files"]
+    assert isinstance(configured, DeletedFilesSettings)
+    client = make_client(world.settings().buckets["uploads"])
+    return Files(world, client)(mode=mode, tables=configured.tables)
+
+
+RESTORE = "UPDATE photos SET deleted_at = 0 WHERE path = 'old'"
+
+
+@BOTH
+@pytest.mark.parametrize("claims_by", ["delete", "set"])
+def test_a_soft_deleted_row_goes_after_the_window_and_one_that_is_restored_meanwhile_stays(
+    photos: World, monkeypatch: pytest.MonkeyPatch, claims_by: str
+) -> None:
+    sets = {"set": {"purged": True}, "where": "NOT legal_hold AND NOT purged"}
+    deleted_files(photos, **(sets if claims_by == "set" else {}))
+    dry = collect_deleted(photos, "dry")
+    between_look_and_claim(monkeypatch, lambda: photos.app(RESTORE))
+
+    live = collect_deleted(photos)
+
+    assert dry.detail["would_collect"] == 2, dry.error
+    assert live.ok, live.error
+    assert live.detail["classes"] == {"deleted": 1, "won by others": 1}
+    assert live.detail["restore_window_seconds"] == 30 * 86_400
+    assert photos.keys() == {"files/kept", "files/young", "files/old", "files/held"}
+    left = {name for (name,) in photos.app("SELECT path FROM photos WHERE NOT purged")}
+    assert left == {"kept", "young", "old", "held"}
+    (event,) = photos.events("deleted_file.collected")
+    assert (event["source"], event["storage_key"]) == ("photos", "files/older")
+    assert collect_deleted(photos).acted == 0
+
+
+@BOTH
+def test_control_a_claim_by_id_alone_takes_the_photo_that_was_restored(
+    photos: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted_files(photos)
+    between_look_and_claim(monkeypatch, lambda: photos.app(RESTORE))
+    monkeypatch.setattr(
+        OperatorTable,
+        "_claim_sql",
+        lambda *_: (
+            "DELETE FROM photos WHERE id = ANY($1) AND $2 > '-infinity'::timestamptz RETURNING path"
+        ),
+    )
+
+    collect_deleted(photos)
+
+    assert not photos.has_object("files/old"), "restored by its user, and gone"
+
+
+def test_a_window_that_is_shorter_than_the_promise_is_refused(photos: World) -> None:
+    deleted_files(photos, after="29d")
+
+    (problem,) = read_settings(photos.write(), photos.environment).problems
+
+    assert problem.path == "jobs.deleted_files.tables[0].after"
+    assert "restore_window" in problem.found
