@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
@@ -13,11 +16,10 @@ from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.settings import read_settings
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
-from tests.own_tables import OwnTables
+from tests.own_tables import OwnTables, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
@@ -753,3 +755,101 @@ def test_a_window_that_is_shorter_than_the_promise_is_refused(photos: World) -> 
 
     assert problem.path == "jobs.deleted_files.tables[0].after"
     assert "restore_window" in problem.found
+
+
+# --- the examples --------------------------------------------------------------------------------
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def of_example(world: World, name: str) -> None:
+    """Take over the bucket's rules and the jobs of an example; the bucket stays the test's."""
+    example = yaml.safe_load((EXAMPLES / name).read_text(encoding="utf-8"))
+    (bucket,) = example["buckets"].values()
+    own = world.document["buckets"]["uploads"]
+    del own["owns"], own["protect"]
+    own.update({key: value for key, value in bucket.items() if key != "bucket"})
+    world.document["jobs"] = example["jobs"]
+
+
+def test_the_example_of_rails_takes_dead_blobs_with_their_variants_and_no_living_one(
+    world: World,
+) -> None:
+    of_example(world, "filejobs.rails.yaml")
+    world.create(schema("CREATE TABLE active_storage_blobs"))
+    blobs = {
+        "living": ("amazon", 9), "living_variant": ("amazon", 9), "dead": ("amazon", 9),
+        "dead_variant": ("amazon", 9), "preview": ("amazon", 9), "young": ("amazon", 1),
+        "elsewhere": ("local", 9),
+    }  # fmt: skip
+    for key, (service, days) in blobs.items():
+        world.put(key)
+        world.app(
+            "INSERT INTO active_storage_blobs (key, filename, service_name, byte_size, created_at)"
+            " VALUES (%s, 'a', %s, 5, now() AT TIME ZONE 'UTC' - %s * interval '1 d')",
+            (key, service, days),
+        )
+    ids = dict(world.app("SELECT key, id FROM active_storage_blobs"))
+    records = {}
+    for key in ("living", "dead"):
+        ((records[key],),) = world.app(
+            "INSERT INTO active_storage_variant_records (blob_id, variation_digest)"
+            " VALUES (%s, 'd') RETURNING id",
+            (ids[key],),
+        )
+    for kind, of, key in (
+        ("Letter", 1, "living"),
+        ("ActiveStorage::VariantRecord", records["living"], "living_variant"),
+        ("ActiveStorage::VariantRecord", records["dead"], "dead_variant"),
+        ("ActiveStorage::Blob", ids["dead"], "preview"),
+    ):
+        world.app(
+            "INSERT INTO active_storage_attachments"
+            " (name, record_type, record_id, blob_id, created_at) VALUES ('a', %s, %s, %s, now())",
+            (kind, of, ids[key]),
+        )
+
+    first, second = world.collect(), world.collect()
+
+    assert first.ok, first.error
+    assert (first.acted, second.acted) == (1, 2)
+    assert world.keys() == {"living", "living_variant", "young", "elsewhere"}
+    assert first.detail["also_deleted"] == {
+        "public.active_storage_variant_records": 1,
+        "public.active_storage_attachments": 2,
+    }
+    bucket = world.settings().buckets["uploads"]
+    (blobs_source,) = bucket.sources
+    named = {key for (key,) in world.app(blobs_source.sql)}
+    assert named == {"living", "living_variant", "young"}, "another service's rows name nothing"
+    (rewrite,) = bucket.rewrites
+    untracked = re.fullmatch(rewrite.match, f"variants/living/{'a' * 64}")
+    assert untracked is not None
+    assert rewrite.owner.format(**untracked.groupdict()) == "living"
+
+
+def test_the_example_of_django_takes_what_was_deleted_softly_and_what_belongs_to_it(
+    world: World,
+) -> None:
+    of_example(world, "filejobs.django.yaml")
+    world.create(
+        "CREATE TABLE shop_attachment (id bigserial PRIMARY KEY, file varchar(100) NOT NULL,"
+        " deleted timestamptz);"
+        " CREATE TABLE shop_attachment_tags (id bigserial PRIMARY KEY,"
+        " attachment_id bigint NOT NULL REFERENCES shop_attachment (id))"
+    )
+    for name, days in (("here.pdf", None), ("young.pdf", 3), ("old.pdf", 31)):
+        world.put(f"media/{name}")
+        world.app(
+            "WITH one AS (INSERT INTO shop_attachment (file, deleted)"
+            " VALUES (%s, now() - %s * interval '1 d') RETURNING id)"
+            " INSERT INTO shop_attachment_tags (attachment_id) SELECT id FROM one",
+            (name, days),
+        )
+    del world.document["buckets"]["uploads"]["sources"]
+
+    outcome = collect_deleted(world)
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["also_deleted"] == {"public.shop_attachment_tags": 1}
+    assert world.keys() == {"media/here.pdf", "media/young.pdf"}
