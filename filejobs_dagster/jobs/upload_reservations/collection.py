@@ -118,6 +118,8 @@ class Collection(collection.Collection[Reservation]):
         for source in self._sources:
             source.preflight()
             self._require_sound_claim(source)
+            if source.by_hand:
+                self._books.facts["by_hand"] = source.name
         begins = self._context.window.begins or BEGINNING
         before = min(cutoff, self._context.window.ends or cutoff)
         for source in self._oldest_first(before):

@@ -36,6 +36,7 @@ class FileTable:
     """The table `file`; each call is one transaction."""
 
     name = "file"
+    by_hand = False
     elsewhere = False
 
     def __init__(

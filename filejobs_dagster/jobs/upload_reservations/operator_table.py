@@ -110,6 +110,11 @@ class OperatorTable:
         return reached(self._reachable)
 
     @property
+    def by_hand(self) -> bool:
+        """True when no declaration stands behind the statements."""
+        return not isinstance(self._settings, TableSettings)
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         return self._records is not None
@@ -182,6 +187,7 @@ class OperatorTable:
 
     def doubt(self) -> Doubt | None:
         """A predicate that the claim does not repeat, or that nobody can tell."""
+        # A declared table has one `where`, and nothing to compare.
         return None if isinstance(self._settings, TableSettings) else doubt_about(self._settings)
 
     def plans(self) -> Iterator[tuple[str, Any]]:

@@ -42,6 +42,11 @@ class ReservationSource(Protocol):
         ...
 
     @property
+    def by_hand(self) -> bool:
+        """True when its statements are the operator's own, and not written from a declaration."""
+        ...
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         ...
