@@ -150,10 +150,10 @@ class TableSettings(Section):
         BeforeValidator(_listed),
         WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}),
     ] = Field(
-        default=["id"],
+        default_factory=lambda: ["id"],
         min_length=1,
         description="The column that tells one row from another, or a list of them: the primary "
-        "key, or what else is unique.",
+        "key, or what else is unique. Without it, id.",
         examples=["id"],
     )
     key: ColumnName = Field(
