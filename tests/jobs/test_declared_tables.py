@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
 
+from filejobs_dagster.collector import Resources
+from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
+from filejobs_dagster.jobs.lifecycle import Ticket, conduct
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.ledger.progress import RunIdentity
+from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import read_settings
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
@@ -853,3 +861,46 @@ def test_the_example_of_django_takes_what_was_deleted_softly_and_what_belongs_to
     assert outcome.ok, outcome.error
     assert outcome.detail["also_deleted"] == {"public.shop_attachment_tags": 1}
     assert world.keys() == {"media/here.pdf", "media/young.pdf"}
+
+
+# --- through the door ----------------------------------------------------------------------------
+
+
+def live(world: World, job: str) -> Outcome:
+    """A live run of a job that proves what every live run proves."""
+    settings, collector = world.settings(), BY_NAME[job]
+    has = Resources(settings, world.client, cast("Any", None))
+    request = collector.request.model_construct(**dict(settings.jobs[job]))
+    identity = RunIdentity(str(uuid.uuid4()), "test", job, "live", Trigger("cli"), "the test")
+    door = Door(collector, settings, world.client)
+    return conduct(
+        Ticket(identity),
+        world.database,
+        lambda run: collector.run(run, request, has),
+        logging.getLogger("declared"),
+        door=door,
+    )
+
+
+@pytest.mark.parametrize("world", ["two databases"], indirect=True)
+def test_the_door_lets_a_declared_table_in_and_refuses_one_that_lacks_what_its_keys_begin_with(
+    photos: World,
+) -> None:
+    deleted_files(photos, transforms=[])
+    photos.adopt()
+    before = photos.keys()
+
+    forgotten = live(photos, "deleted_files")
+
+    assert not forgotten.ok
+    assert "none lies in" in str(forgotten.error)
+    assert "{prepend: " in str(forgotten.error)
+    assert photos.keys() == before
+    assert photos.app("SELECT count(*) FROM photos") == [(5,)]
+
+    deleted_files(photos)
+    mended = live(photos, "deleted_files")
+
+    assert mended.ok, mended.error
+    assert mended.acted == 2
+    assert photos.keys() == {"files/kept", "files/young", "files/held"}
