@@ -222,6 +222,7 @@ def test_two_declarations_of_one_table_are_one_source_that_leaves_out_what_each_
     )
 
 
+@pytest.mark.thorough
 def test_rows_of_another_bucket_are_neither_taken_nor_missing(world: World) -> None:
     world.create(DOCUMENTS)
     world.rows(ours="reserved", kept="complete")
@@ -347,6 +348,7 @@ SELECT n % 2, n, 'a/' || n, now() - interval '1 hour' * n,
   FROM generate_series(1, 6) AS n"""
 
 
+@pytest.mark.thorough
 @BOTH
 def test_names_in_mixed_case_another_schema_a_composite_id_and_a_key_with_something_in_front(
     world: World,
@@ -379,6 +381,7 @@ def test_names_in_mixed_case_another_schema_a_composite_id_and_a_key_with_someth
     assert rows == {'["1", "1"]', '["0", "2"]', '["1", "3"]', '["0", "4"]'}
 
 
+@pytest.mark.thorough
 def test_an_empty_key_with_something_in_front_is_no_folder(world: World) -> None:
     world.create(DOCUMENTS)
     world.put("files/", "files/kept")
@@ -571,6 +574,7 @@ def test_what_belongs_to_a_row_that_is_attached_between_look_and_claim_stays(
     assert len(blobs.keys()) == 4
 
 
+@pytest.mark.thorough
 def test_what_belongs_to_a_row_that_is_attached_while_the_claim_locks_it_stays(
     blobs: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -621,6 +625,7 @@ def test_control_without_the_second_look_a_living_row_loses_what_belongs_to_it(
     assert blobs.app("SELECT count(*) FROM blobs WHERE key = 'files/dead'") == [(1,)]
 
 
+@pytest.mark.thorough
 def test_a_trigger_that_keeps_a_row_rolls_back_what_was_deleted_with_it(blobs: World) -> None:
     blobs.create(
         "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
@@ -635,6 +640,7 @@ def test_a_trigger_that_keeps_a_row_rolls_back_what_was_deleted_with_it(blobs: W
     assert len(blobs.keys()) == 4
 
 
+@pytest.mark.thorough
 def test_several_tables_are_collected_in_one_run_each_under_its_name(
     world: World, empty_database_url: str
 ) -> None:
@@ -780,6 +786,7 @@ def of_example(world: World, name: str) -> None:
     world.document["jobs"] = example["jobs"]
 
 
+@pytest.mark.thorough
 def test_the_example_of_rails_takes_dead_blobs_with_their_variants_and_no_living_one(
     world: World,
 ) -> None:
@@ -836,6 +843,7 @@ def test_the_example_of_rails_takes_dead_blobs_with_their_variants_and_no_living
     assert rewrite.owner.format(**untracked.groupdict()) == "living"
 
 
+@pytest.mark.thorough
 def test_the_example_of_django_takes_what_was_deleted_softly_and_what_belongs_to_it(
     world: World,
 ) -> None:
@@ -882,6 +890,7 @@ def live(world: World, job: str) -> Outcome:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("world", ["two databases"], indirect=True)
 def test_the_door_lets_a_declared_table_in_and_refuses_one_that_lacks_what_its_keys_begin_with(
     photos: World,
