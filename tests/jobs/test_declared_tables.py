@@ -258,7 +258,7 @@ def iso(moment: str, form: str = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') -> str:
     return f"to_char(to_timestamp({moment}) AT TIME ZONE 'UTC', '{form}')"
 
 
-SHAPES = {
+SHAPES: dict[str, tuple[str, Callable[[str], str], dict[str, Any], list[str]]] = {
     "timestamptz": ("timestamptz", lambda at: f"to_timestamp({at})", {}, ["'-infinity'"]),
     "timestamp": (
         "timestamp",
@@ -397,7 +397,7 @@ def test_an_empty_key_with_something_in_front_is_no_folder(world: World) -> None
 
 # --- what is refused ----------------------------------------------------------------------------
 
-INJECTIONS = [
+INJECTIONS: list[dict[str, Any]] = [
     {"table": "documents; DROP TABLE documents"},
     {"table": 'documents" WHERE true --'},
     {"table": '"a;b"'},
