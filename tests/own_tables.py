@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import yaml
 
+from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
 from tests.docs.pages import page
 from tests.installation import Installation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
+    from filejobs_dagster.settings import Settings
 
 HOUR = timedelta(hours=1)
 PAGE = "own-tables.md"
@@ -39,6 +43,13 @@ def example(containing: str) -> dict[str, Any]:
     ]
     document: dict[str, Any] = yaml.safe_load(found)
     return document
+
+
+def reservation_source(settings: Settings) -> ReservationSourceSettings | None:
+    """The statements by hand of upload_reservations."""
+    job = settings.jobs["upload_reservations"]
+    assert isinstance(job, UploadReservationsSettings)
+    return job.source
 
 
 @dataclass

@@ -22,11 +22,13 @@ from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTab
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.settings.tables import TableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from filejobs_dagster.jobs.collecting.declared import Statements
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import SourceSettings
@@ -37,23 +39,29 @@ LARGE_BYTES = 8 * 1024 * 1024
 
 
 def check_reservation_source(
-    settings: ReservationSourceSettings,
+    settings: ReservationSourceSettings | TableSettings,
     references: Sequence[SourceSettings],
     database: Database,
     connection: Connection,
+    *,
+    rows: str = "reservations",
 ) -> Iterator[Finding]:
-    """Look at a reservation source; its statements are planned, and none is executed.
+    """Look at a table of the operator's; its statements are planned, and none is executed.
 
     Args:
-        settings: `jobs.upload_reservations.source`.
+        settings: A table of the job's, or its statements by hand.
         references: `sources` of the job's bucket, by which the gate knows the table.
         database: The project's own.
         connection: An open connection to it.
+        rows: What findings call the rows that are collected.
     """
-    name = f"reservations {settings.name}"
-    yield _repeats(name, settings)
-    yield _locks(name, settings)
-    yield _known_to_the_gate(name, settings, references)
+    name = f"{rows} {settings.name}"
+    if isinstance(settings, TableSettings):
+        yield ok(f"{name} claim", "candidate query, claim and source are written from one `where`")
+    else:
+        yield _repeats(name, settings)
+        yield _locks(name, settings)
+        yield _known_to_the_gate(name, settings, references)
     if settings.database is None:
         yield from _statements(name, settings, database, connection)
         return
@@ -83,12 +91,16 @@ def _clock(name: str, projects: datetime, theirs: datetime) -> Finding:
 
 
 def _statements(
-    name: str, settings: ReservationSourceSettings, database: Database, connection: Connection
+    name: str,
+    settings: ReservationSourceSettings | TableSettings,
+    database: Database,
+    connection: Connection,
 ) -> Iterator[Finding]:
     table = OperatorTable(settings, database, connection)
     try:
         table.preflight()
-        plans = list(table.plans())
+        plans, statements = list(table.plans()), table.statements()
+        rows, timed = table.times(most=LARGE_ROWS)
     except (SourceRefused, psycopg.Error) as error:
         yield failed(
             name,
@@ -108,10 +120,23 @@ def _statements(
             )
             return
         yield ok(name, f"{database.address()} plans every statement for the role {role}")
-        yield from _whole_tables(name, settings, plans, cursor)
+        yield from _whole_tables(name, statements, plans, cursor)
+        if isinstance(settings, TableSettings):
+            if rows and not timed:
+                yield _no_times(name, settings, rows)
+            return
         guard = check_guard(name, settings.candidates, settings.claim, cursor)
         if guard is not None:
             yield guard
+
+
+def _no_times(name: str, settings: TableSettings, rows: int) -> Finding:
+    return warning(
+        f"{name} times",
+        f"of {rows:,} rows none has in {settings.due} what reads as {settings.due_as}, so none is "
+        "ever due",
+        "see what the column holds, and mend due_as; NULL, 0 and what is no time is never due",
+    )
 
 
 def _repeats(name: str, settings: ReservationSourceSettings) -> Finding:
@@ -139,7 +164,7 @@ def _repeats(name: str, settings: ReservationSourceSettings) -> Finding:
             "look at the claim again whenever one of the two statements or the tables change; "
             "nobody else does",
         )
-    repeated = "the claim repeats every predicate of the candidate query, and the due time"
+    repeated = "by hand: the claim repeats every predicate of the candidate query, and the due time"
     if settings.claim_checked_by_hand:
         return warning(
             check,
@@ -179,7 +204,7 @@ def _known_to_the_gate(
 
 def _whole_tables(
     name: str,
-    settings: ReservationSourceSettings,
+    statements: Statements,
     plans: Sequence[tuple[str, Any]],
     cursor: psycopg.Cursor[Any],
 ) -> Iterator[Finding]:
@@ -193,17 +218,17 @@ def _whole_tables(
             yield warning(
                 f"{name} {which}",
                 f"each batch would read the whole table {schema}.{table} (about {rows:,} rows)",
-                _advice(which, settings, schema, table),
+                _advice(which, statements, schema, table),
             )
     if not found:
         yield ok(f"{name} plans", "neither statement reads a large table as a whole")
 
 
-def _advice(which: str, settings: ReservationSourceSettings, schema: str, table: str) -> str:
-    index = index_for(settings.candidates) if which == "candidates" else None
-    if index is not None and table in tables_read(settings.candidates):
+def _advice(which: str, statements: Statements, schema: str, table: str) -> str:
+    index = index_for(statements.candidates) if which == "candidates" else None
+    if index is not None and table in tables_read(statements.candidates):
         return f"{index}; then ANALYZE {schema}.{table}"
-    statement = settings.candidates if which == "candidates" else settings.claim
+    statement = statements.candidates if which == "candidates" else statements.claim
     columns = compared_columns(statement, table)
     if columns:
         return f"CREATE INDEX CONCURRENTLY ON {schema}.{table} ({columns[0]})"

@@ -46,6 +46,21 @@ def name_of(written: str) -> str:
     return written.lower()
 
 
+def is_column(written: object) -> bool:
+    """True for the name of a column, as SQL writes it."""
+    return isinstance(written, str) and _COLUMN.fullmatch(written) is not None
+
+
+def quoted(written: str) -> str:
+    """A table or a column as SQL writes it, each part in quotes: no part is read as anything else.
+
+    Args:
+        written: As the settings have it, with or without a schema and quotes of its own.
+    """
+    parts = [name_of(each).replace('"', '""') for each in re.findall(_PART, written)]
+    return ".".join(f'"{each}"' for each in parts)
+
+
 def columns_of(condition: str) -> set[str]:
     """The columns that a condition looks at, as PostgreSQL names them.
 
@@ -129,7 +144,7 @@ def _table_name(text: str) -> str:
 
 
 def _column_name(text: str) -> str:
-    if not _COLUMN.fullmatch(text):
+    if not is_column(text):
         raise mistake(
             f"{shown(text)} is not the name of a column",
             "write it as SQL does: expires_at, or '\"expiresAt\"' with both kinds of quotes",

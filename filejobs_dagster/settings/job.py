@@ -23,6 +23,7 @@ from filejobs_dagster.settings.values import Owner, between
 if TYPE_CHECKING:
     from filejobs_dagster.settings.model import Settings
     from filejobs_dagster.settings.secrets import Secret
+    from filejobs_dagster.settings.tables import TableSettings
 
 _SECOND = timedelta(seconds=1)
 _SAY_WHEN = "say when: give `schedule` or `by_hand: true`"
@@ -144,6 +145,12 @@ class JobSettings(Section):
 
     def addresses(self) -> Iterator[Secret]:
         """The connection strings of databases that only this job knows."""
+        for table in self.declared():
+            if table.database is not None:
+                yield table.database.url
+
+    def declared(self) -> Iterator[TableSettings]:
+        """The operator's tables that the job works on: each is a source of the job's bucket."""
         yield from ()
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,9 @@ from pydantic import (
     StrictBool,
     ValidationError,
     ValidationInfo,
+    model_validator,
 )
+from typing_extensions import Self
 
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.alerts import AlertsSettings
@@ -35,6 +38,7 @@ from filejobs_dagster.settings.section import (
     part,
 )
 from filejobs_dagster.settings.storage import BucketSettings, overlaps_between
+from filejobs_dagster.settings.tables import TableSettings, sources_of
 from filejobs_dagster.settings.trigger import TriggerSettings
 from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
 
@@ -248,6 +252,24 @@ class Settings(Section):
     def model_post_init(self, context: Any, /) -> None:
         """Keep what the file's text came to."""
         self._digest = (context or {}).get(DIGEST, "")
+
+    @model_validator(mode="after")
+    def _declared_tables_are_sources(self) -> Self:
+        """Let the gate know every row of the tables that jobs work on, due or not."""
+        tables: dict[str, list[TableSettings]] = {}
+        for name, job in self.jobs.items():
+            declared = list(job.declared())
+            with suppress(SettingsError):  # reported where the bucket is missing
+                if declared:
+                    tables.setdefault(self.bucket_of(name)[0], []).extend(declared)
+        for entry, found in tables.items():
+            bucket = self.buckets[entry]
+            # Settings that are made of settings have them by now.
+            queries = {source.sql for source in bucket.sources}
+            more = sources_of(found, (source.name for source in bucket.sources))
+            sources = [*bucket.sources, *(one for one in more if one.sql not in queries)]
+            self.buckets[entry] = bucket.model_copy(update={"sources": sources})
+        return self
 
     def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
         """The bucket that a job deletes bytes from, with the name of its entry.

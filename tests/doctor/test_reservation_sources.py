@@ -254,3 +254,67 @@ def test_the_key_waives_no_claim_after_which_the_row_is_still_a_candidate(
     finding = findings(documents)[f"{NAME} claim"]
     assert finding.verdict == "failed"
     assert "claim the same rows again" in finding.found
+
+
+DECLARED = {
+    "name": "documents",
+    "table": "public.documents",
+    "key": "storage_key",
+    "due": "expires_at",
+    "after": "0s",
+    "where": "status = 'reserved'",
+}
+
+
+def declare(documents: OwnTables, **changes: object) -> None:
+    """The page's documents as a declared table, in place of statements and sources."""
+    job = documents.document["jobs"]["upload_reservations"]
+    database = {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}
+    job.pop("source", None)
+    job["tables"] = [{**DECLARED, "database": database, **changes}]
+    documents.document["buckets"]["uploads"] |= {"sources": [], "protect": []}
+
+
+def test_a_declared_table_is_fine_and_is_its_own_source(documents: OwnTables) -> None:
+    declare(documents)
+
+    found = findings(documents)
+
+    assert [one for one in found.values() if one.verdict != "ok"] == []
+    assert "public.documents.storage_key" in found["door sources"].found
+    assert "one `where`" in found[f"{NAME} claim"].found
+
+
+def test_what_a_declared_table_lacks_is_named_with_what_would_mend_it(
+    documents: OwnTables,
+) -> None:
+    for changes, check, said in (
+        ({"table": "public.nothing"}, NAME, "no table public.nothing"),
+        ({"id": "status"}, NAME, "nothing makes status"),
+        ({"due": "storage_key", "due_as": "text"}, f"{NAME} times", "none has in storage_key"),
+        # What the bucket's keys begin with was forgotten.
+        ({"transforms": [{"strip_base": ["files/"]}]}, "door sources", "none lies in"),
+    ):
+        declare(documents, **changes)
+        finding = findings(documents)[check]
+        assert finding.verdict != "ok"
+        assert said in f"{finding.found} {finding.advice}", finding
+
+
+def test_a_large_declared_table_without_an_index_is_told_which_one_to_make(
+    documents: OwnTables,
+) -> None:
+    documents.app("DROP INDEX documents_reserved")
+    documents.app(
+        "INSERT INTO documents (status, storage_key, expires_at)"
+        " SELECT 'complete', 'files/' || n, now() FROM generate_series(2, 20000) AS n;"
+        " ANALYZE documents"
+    )
+    declare(documents)
+
+    advice = str(findings(documents)[f"{NAME} candidates"].advice)
+
+    (statement,) = [part for part in advice.split(";") if "CREATE INDEX" in part]
+    documents.app(statement.replace("CONCURRENTLY ", ""))
+    documents.app("ANALYZE documents")
+    assert f"{NAME} candidates" not in findings(documents)

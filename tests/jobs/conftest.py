@@ -14,8 +14,8 @@ import pytest
 from filejobs_dagster.jobs import upload_reservations
 from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
 from filejobs_dagster.jobs.upload_reservations import Request, Storage
-from filejobs_dagster.jobs.upload_reservations.opening import opened_source
-from filejobs_dagster.jobs.upload_reservations.settings import reservation_source
+from filejobs_dagster.jobs.upload_reservations.opening import opened_sources
+from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.client import make_client
@@ -65,19 +65,18 @@ class Collector:
         )
 
         def body(run: RunContext) -> Outcome:
-            table = reservation_source(settings)
+            configured = settings.jobs["upload_reservations"]
+            assert isinstance(configured, UploadReservationsSettings)
+            own = configured.source is not None or configured.tables
             with (
                 ReferenceCheck(run.connected, bucket.sources) as checks,
-                opened_source(table, run.database, lambda: run.connection) as source,
+                opened_sources(configured, run.database, lambda: run.connection) as sources,
             ):
                 gate = Gate(self.client, bucket, checks)
                 storage = Storage(bucket.bucket, self.client, gate, checks, bucket.purge_versions)
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(
-                    run,
-                    Request.model_construct(**limits),
-                    storage,
-                    None if table is None else source,
+                    run, Request.model_construct(**limits), storage, sources if own else ()
                 )
 
         ticket = Ticket(identity, window=window, pace=QUICK)

@@ -14,13 +14,12 @@ import pytest
 from filejobs_dagster.jobs.collecting.refused import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
-from filejobs_dagster.jobs.upload_reservations.settings import reservation_source
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.ledger.words import Window
 from filejobs_dagster.objects.client import make_client
 from tests.installation import NOW
 from tests.jobs.conftest import Collector
-from tests.own_tables import HOUR, OwnTables, example, keys_of, schema
+from tests.own_tables import HOUR, OwnTables, example, keys_of, reservation_source, schema
 from tests.postgres.backends import is_waiting, wait_until
 
 if TYPE_CHECKING:

@@ -11,13 +11,10 @@ import pytest
 from filejobs_dagster.book.bookkeeping import Bookkeeping
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
-from filejobs_dagster.jobs.upload_reservations.settings import (
-    UploadReservationsSettings,
-    reservation_source,
-)
+from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
 from filejobs_dagster.objects.client import make_client
 from tests.jobs.conftest import Collector
-from tests.own_tables import OwnTables, example, schema
+from tests.own_tables import OwnTables, example, reservation_source, schema
 from tests.postgres.backends import is_waiting, wait_until
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from filejobs_dagster.jobs.upload_reservations.settings import reservation_source
 from filejobs_dagster.settings import SettingsError, known_secrets
-from tests.own_tables import example
+from tests.own_tables import example, reservation_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -39,6 +39,11 @@ class CollectingDetail(ItemsDetail, total=False):
 
     untouched: int
     claim_doubted: str
+    # Of tables of the operator's: whose statements are their own, what went by table, and rows of
+    # other tables that went with the claimed ones.
+    by_hand: str
+    by_table: dict[str, dict[str, int]]
+    also_deleted: dict[str, int]
     # A dry run has no number of things done.
     would_collect: int
     would_free_bytes: int | None

@@ -56,6 +56,8 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
     """
     from filejobs_dagster.jobs.deleted_files.collection import Collection  # noqa: PLC0415 (boto3)
 
+    if request.tables:
+        return _run_over_tables(context, request, storage)
     return Collection(context, request, storage).run()
 
 
@@ -67,15 +69,43 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
         return run(run_context, request, storage)
 
 
+def _run_over_tables(context: RunContext, request: Request, storage: Storage) -> Outcome:
+    """Collect soft-deleted rows of the operator's tables, as reservations of theirs are."""
+    from filejobs_dagster.jobs.deleted_files.collection import MISSING  # noqa: PLC0415 (boto3)
+    from filejobs_dagster.jobs.upload_reservations.collection import (  # noqa: PLC0415
+        Collection,
+        Words,
+    )
+    from filejobs_dagster.jobs.upload_reservations.opening import opened_tables  # noqa: PLC0415
+
+    words = Words("deleted rows", "deleted_file.collected", "collectable_at", MISSING)
+    # `after` is never shorter than the window, see the settings.
+    wanted = [(table, table.after or request.restore_window) for table in request.tables]
+    with opened_tables(wanted, context.database, lambda: context.connection) as tables:
+        return Collection(context, request, storage, tables, words=words).run(
+            restore_window_seconds=round(request.restore_window.total_seconds())
+        )
+
+
 def _examine(settings: Settings, configured: DeletedFilesSettings) -> Examination:
     _, bucket = settings.bucket_of(JOB)
 
     def look(database: Database, connection: Connection) -> Iterable[Finding]:
+        if configured.tables:
+            from filejobs_dagster.doctor.reservations import (  # noqa: PLC0415 (sqlglot)
+                check_reservation_source,
+            )
+
+            for table in configured.tables:
+                yield from check_reservation_source(
+                    table, bucket.sources, database, connection, rows="deleted rows"
+                )
+            return
         from filejobs_dagster.doctor.deleted_files import (  # noqa: PLC0415 (sqlglot)
             check_deleted_files,
         )
 
-        return check_deleted_files(configured, bucket.sources, database, connection)
+        yield from check_deleted_files(configured, bucket.sources, database, connection)
 
     return Examination(JOB, look)
 

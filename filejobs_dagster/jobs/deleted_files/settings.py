@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
-from filejobs_dagster.settings.durations import Duration
+from filejobs_dagster.settings.durations import Duration, duration_in
 from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
 from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.statements import DerivedStatement
+from filejobs_dagster.settings.tables import TableSettings
 from filejobs_dagster.settings.values import Text, between
 
 JOB = "deleted_files"
@@ -30,6 +31,17 @@ class DerivedSettings(Section):
         description="One SELECT that returns one column of keys: those of the objects that were "
         "made from the files in $1 (uuid[]). Asked in the project's own database. No semicolon.",
         examples=["select storage_key from public.thumbnail where file_id = any($1)"],
+    )
+
+
+class DeletedTableSettings(TableSettings):
+    """A table of the operator's whose rows are soft-deleted before they go."""
+
+    after: Annotated[Duration, between(timedelta(0))] | None = Field(
+        default=None,
+        description="How long after the time in `due` the row may go, where that is longer than "
+        "restore_window.",
+        examples=["90d"],
     )
 
 
@@ -87,11 +99,55 @@ class DeletedFilesSettings(JobSettings):
         ],
     )
 
+    tables: list[DeletedTableSettings] = Field(
+        default_factory=list,
+        description="Tables of your own whose rows are soft-deleted. With any, the project's table "
+        "file is left alone. Objects that `rewrites` of the bucket lead to a key go as orphans, "
+        "once the key's row is gone.",
+        examples=[
+            [
+                {
+                    "name": "photos",
+                    "table": "public.photos",
+                    "key": "storage_key",
+                    "due": "deleted_at",
+                    "where": "deleted_at IS NOT NULL AND NOT legal_hold",
+                }
+            ]
+        ],
+    )
+
     @classmethod
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
-        """Look at when it runs, and at the names of derived objects."""
+        """Look at when it runs, at names, and at windows that are shorter than the promise."""
         yield from super().across(said)
         yield from repeated_names(said.get("derived"), "derived", "derived query")
+        yield from repeated_names(said.get("tables"), "tables", "table")
+        if said.get("tables") and said.get("derived"):
+            yield (
+                ("derived",),
+                mistake(
+                    "its queries get ids of the table file, which is left alone where tables are "
+                    "declared",
+                    "let also_delete of the table take the rows, and a rewrite of the bucket name "
+                    "the objects",
+                ),
+            )
+        promised = duration_in(said.get("restore_window"))
+        for index, table in enumerate(items(said.get("tables"))):
+            after = duration_in(part(table, "after"))
+            if promised is not None and after is not None and after < promised:
+                yield (
+                    ("tables", index, "after"),
+                    mistake(
+                        "it is shorter than restore_window, which your users were promised",
+                        "leave it out, or write more",
+                    ),
+                )
+
+    def declared(self) -> Iterator[TableSettings]:
+        """The operator's tables of soft-deleted rows."""
+        yield from self.tables
 
     @classmethod
     def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:

@@ -97,8 +97,8 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
     Raises:
         RuleRefused: There is no such table or column, or the rule would be unsafe there.
     """
-    table, facts = _table(cursor, rule.table)
-    columns = _columns(cursor, table)
+    table, facts = table_named(cursor, rule.table)
+    columns = columns_in(cursor, table)
     time = _time(cursor, table, columns, rule)
     key = _key(cursor, table, columns)
     refuse_reaching_own_tables(cursor, table)
@@ -145,7 +145,12 @@ def _pending(cursor: Raw, table: Relation) -> tuple[str, ...]:
     )
 
 
-def _table(cursor: Raw, written: str) -> tuple[Relation, dict[str, Any]]:
+def table_named(cursor: Raw, written: str) -> tuple[Relation, dict[str, Any]]:
+    """The table that settings name, with its kind and what the role lacks on it.
+
+    Raises:
+        RuleRefused: There is none, or rows of it must not be deleted by any settings.
+    """
     cursor.execute(_TABLE, (written,))
     row = cursor.fetchone()
     if row is None:
@@ -198,7 +203,7 @@ def _table(cursor: Raw, written: str) -> tuple[Relation, dict[str, Any]]:
     return table, {"kind": kind, "owned": owned, "lacking": set(lacking), "triggers": triggers}
 
 
-def _columns(cursor: Raw, table: Relation) -> dict[str, tuple[str, bool, bool]]:
+def columns_in(cursor: Raw, table: Relation) -> dict[str, tuple[str, bool, bool]]:
     """Each column with its type, and whether it is NOT NULL and generated."""
     cursor.execute(_COLUMNS, (table.oid,))
     return {
@@ -207,7 +212,12 @@ def _columns(cursor: Raw, table: Relation) -> dict[str, tuple[str, bool, bool]]:
     }
 
 
-def _named(table: Relation, columns: Iterable[str], written: str) -> str:
+def column_named(table: Relation, columns: Iterable[str], written: str) -> str:
+    """The name of a column as the catalog has it.
+
+    Raises:
+        RuleRefused: The table has no such column.
+    """
     name = name_of(written)
     if name not in columns:
         raise RuleRefused(
@@ -223,7 +233,7 @@ def _time(
     columns: dict[str, tuple[str, bool, bool]],
     rule: RetentionRuleSettings,
 ) -> Column:
-    name = _named(table, columns, rule.time)
+    name = column_named(table, columns, rule.time)
     column = Column(name, columns[name][0])
     kind = moments.kind_of(column)
     if kind is None:
@@ -276,7 +286,7 @@ def _scrubbed(
     rule: RetentionRuleSettings,
     key: tuple[Column, ...],
 ) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(_named(table, columns, written) for written in rule.scrub))
+    names = tuple(dict.fromkeys(column_named(table, columns, written) for written in rule.scrub))
     cursor.execute(_PARTITIONED_BY, (table.oid,))
     fixed = {column.name for column in key} | {str(row[0]) for row in cursor.fetchall()}
     for name in names:
@@ -299,13 +309,13 @@ def _children(
             "let a foreign key with ON DELETE CASCADE take the children",
         )
     for child in rule.children:
-        relation, facts = _table(cursor, child.table)
+        relation, facts = table_named(cursor, child.table)
         if relation.oid == table.oid:
             raise RuleRefused(
                 f"{table} is a child of its own",
                 "let a foreign key with ON DELETE CASCADE take the rows below a row",
             )
         refuse_reaching_own_tables(cursor, relation)
-        columns = _columns(cursor, relation)
-        name = _named(relation, columns, child.column)
+        columns = columns_in(cursor, relation)
+        name = column_named(relation, columns, child.column)
         yield Child(relation, Column(name, columns[name][0])), facts["lacking"]

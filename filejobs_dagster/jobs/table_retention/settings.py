@@ -20,23 +20,10 @@ from filejobs_dagster.settings.durations import Duration, duration_in
 from filejobs_dagster.settings.job import JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.tables import OtherTableSettings
 from filejobs_dagster.settings.values import Text, between
 
 JOB = "table_retention"
-
-
-class ChildTableSettings(Section):
-    """A table whose rows go with the row that they belong to."""
-
-    table: TableName = Field(
-        description="The child table, with its schema.",
-        examples=["public.notification_delivery"],
-    )
-    column: ColumnName = Field(
-        description="Its column that holds the primary key of the rule's table. Have an index on "
-        "it.",
-        examples=["notification_id"],
-    )
 
 
 class RetentionRuleSettings(Section):
@@ -94,7 +81,7 @@ class RetentionRuleSettings(Section):
         description="How many rows one transaction takes.",
         examples=[1000],
     )
-    children: list[ChildTableSettings] = Field(
+    children: list[OtherTableSettings] = Field(
         default_factory=list,
         description="Tables whose rows are deleted first, in the same transaction.",
         examples=[[{"table": "public.notification_delivery", "column": "notification_id"}]],

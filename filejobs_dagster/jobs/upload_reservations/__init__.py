@@ -25,11 +25,10 @@ from filejobs_dagster.jobs.upload_reservations.settings import (
     JOB,
     Request,
     UploadReservationsSettings,
-    reservation_source,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from filejobs_dagster.collector import Resources
     from filejobs_dagster.doctor.finding import Finding
@@ -49,7 +48,7 @@ def run(
     context: RunContext,
     request: Request,
     storage: Storage,
-    source: ReservationSource | None = None,
+    sources: Sequence[ReservationSource] = (),
 ) -> Outcome:
     """Collect, or in a dry run report, the reservations that are due.
 
@@ -57,7 +56,7 @@ def run(
         context: The run.
         request: Its limits.
         storage: Where the bytes are.
-        source: Where the reservations are, from `opened_source`; None for the table `file`.
+        sources: Where the reservations are, from `opened_sources`; none for the table `file`.
 
     Returns:
         The outcome: failed when every item failed.
@@ -70,27 +69,25 @@ def run(
     """
     from filejobs_dagster.jobs.upload_reservations.collection import Collection  # noqa: PLC0415
 
-    return Collection(context, request, storage, source).run()
+    return Collection(context, request, storage, sources, grace=request.grace).run()
 
 
 def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
-    from filejobs_dagster.jobs.upload_reservations.opening import opened_source  # noqa: PLC0415
+    from filejobs_dagster.jobs.upload_reservations.opening import opened_sources  # noqa: PLC0415
 
     with (
         has.storage(run_context) as at,
-        opened_source(
-            reservation_source(has.settings), run_context.database, lambda: run_context.connection
-        ) as source,
+        opened_sources(request, run_context.database, lambda: run_context.connection) as sources,
     ):
         storage = Storage(
             at.bucket.bucket, at.client, at.gate, at.references, at.bucket.purge_versions
         )
-        return run(run_context, request, storage, source)
+        return run(run_context, request, storage, sources)
 
 
 def _examine(settings: Settings, configured: UploadReservationsSettings) -> Examination | None:
-    table = configured.source
-    if table is None:
+    tables = [*configured.tables, *([configured.source] if configured.source else ())]
+    if not tables:
         return None
     _, bucket = settings.bucket_of(JOB)
 
@@ -98,9 +95,10 @@ def _examine(settings: Settings, configured: UploadReservationsSettings) -> Exam
         # The parser of SQL takes a tenth of a second that other settings should not wait for.
         from filejobs_dagster.doctor.reservations import check_reservation_source  # noqa: PLC0415
 
-        return check_reservation_source(table, bucket.sources, database, connection)
+        for table in tables:
+            yield from check_reservation_source(table, bucket.sources, database, connection)
 
-    return Examination(f"reservations {table.name}", look)
+    return Examination(f"reservations {', '.join(table.name for table in tables)}", look)
 
 
 def _due(settings: Settings, configured: UploadReservationsSettings) -> EarlyStart | None:
@@ -109,11 +107,11 @@ def _due(settings: Settings, configured: UploadReservationsSettings) -> EarlySta
         return None
 
     def why_not(database: Database, connection: Connection) -> str | None:
-        from filejobs_dagster.jobs.upload_reservations.opening import opened_source  # noqa: PLC0415
+        from filejobs_dagster.jobs.upload_reservations.opening import opened_sources  # noqa: PLC0415
         from filejobs_dagster.ledger.runs import newest_runs  # noqa: PLC0415
 
-        with opened_source(configured.source, database, connection) as source:
-            due = source.count_due(configured.grace, most=most + 1)
+        with opened_sources(configured, database, connection) as sources:
+            due = sum(source.count_due(configured.grace, most=most + 1) for source in sources)
         if due <= most:
             return f"{due:,} reservations are due, not more than {most:,}."
         with database.transaction(connection, read_only=True) as cursor:

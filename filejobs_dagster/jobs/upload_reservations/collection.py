@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import psycopg
 
@@ -15,6 +18,7 @@ from filejobs_dagster.jobs.collecting.collection import count_not_won
 from filejobs_dagster.jobs.collecting.detail import NEVER_ARRIVED, detail_of
 from filejobs_dagster.jobs.collecting.refused import SourceRefused, because
 from filejobs_dagster.jobs.collecting.removal import Removal
+from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER
 from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
 from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations.settings import Request
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
 
@@ -42,42 +45,103 @@ MOST_UNUSABLE = 1_000
 """Rows without a key or a usable deadline are counted up to here."""
 
 
+@dataclass(frozen=True)
+class Words:
+    """What a job calls the rows that it collects.
+
+    Attributes:
+        rows: In messages.
+        event: The kind of the audit event of a claimed row.
+        due: What the event calls the moment at which the row was due.
+        absent: The class of a claimed row whose object was not there.
+    """
+
+    rows: str
+    event: str
+    due: str
+    absent: Literal["never arrived", "missing"]
+
+
+RESERVATIONS = Words(
+    "reservations", "upload_reservation.collected", "upload_expires_at", NEVER_ARRIVED
+)
+
+
+class Limits(collection.Limits, Protocol):
+    """How far one run goes, and whether it measures."""
+
+    @property
+    def count_bytes(self) -> bool:
+        """Whether sizes are asked for before objects go."""
+        ...
+
+
 class Collection(collection.Collection[Reservation]):
     """One run at work. The methods follow the order in which things happen."""
-
-    rows = "reservations"
 
     def __init__(
         self,
         context: RunContext,
-        request: Request,
+        limits: Limits,
         storage: Storage,
-        source: ReservationSource | None = None,
+        sources: Sequence[ReservationSource] = (),
+        *,
+        grace: timedelta = timedelta(0),
+        words: Words = RESERVATIONS,
     ) -> None:
-        self._request = request
-        self._source: ReservationSource = source or FileTable(
-            context.database, lambda: context.connection, candidates=CANDIDATES, claim=CLAIM
+        self._grace = grace
+        self._words = words
+        self.rows = words.rows
+        self._sources: Sequence[ReservationSource] = sources or (
+            FileTable(
+                context.database, lambda: context.connection, candidates=CANDIDATES, claim=CLAIM
+            ),
         )
+        self._source = self._sources[0]
         books = Bookkeeping(
             context,
-            Totals(live=context.live, measured=request.count_bytes),
-            partial(detail_of, absent=NEVER_ARRIVED),
+            Totals(live=context.live, measured=limits.count_bytes),
+            partial(detail_of, absent=words.absent),
             bucket=storage.bucket,
         )
-        removal = Removal(context, storage, books, absent=NEVER_ARRIVED)
-        super().__init__(context, request, storage, books, removal, place=self._source.name)
+        removal = Removal(context, storage, books, absent=words.absent)
+        super().__init__(context, limits, storage, books, removal, place=self._source.name)
 
-    def run(self) -> Outcome:
-        """Everything, from the cutoff to the outcome."""
-        cutoff = self._now() - self._request.grace
+    def run(self, **more: Any) -> Outcome:
+        """Everything, from the cutoff to the outcome.
+
+        Args:
+            more: What else the record says.
+        """
+        cutoff = self._now() - self._grace
         check_access(self._storage.client, self._storage.bucket)
-        self._source.preflight()
-        self._require_sound_claim()
+        for source in self._sources:
+            source.preflight()
+            self._require_sound_claim(source)
+            if source.by_hand:
+                self._books.facts["by_hand"] = source.name
         begins = self._context.window.begins or BEGINNING
         before = min(cutoff, self._context.window.ends or cutoff)
-        self._work(begins, before)
-        self._count_unusable(self._source.unusable(begins, before, most=MOST_UNUSABLE))
-        return self._outcome(cutoff)
+        for source in self._oldest_first(before):
+            self._source, self._setbacks = source, Setbacks(self._context, source.name)
+            scanned, claimed = self._books.totals.scanned, self._books.totals.claimed
+            self._work(begins, before)
+            self._count_unusable(source.unusable(begins, before, most=MOST_UNUSABLE))
+            if len(self._sources) > 1:
+                self._books.facts.setdefault("by_table", {})[source.name] = {
+                    "scanned": self._books.totals.scanned - scanned,
+                    "claimed" if self._context.live else "would_collect": (
+                        self._books.totals.claimed - claimed
+                    ),
+                }
+        return self._outcome(cutoff, **more)
+
+    def _oldest_first(self, before: datetime) -> Sequence[ReservationSource]:
+        """The sources in the order of what waits longest, so that none starves behind a limit."""
+        if len(self._sources) == 1:
+            return self._sources
+        oldest = {source.name: source.oldest_left(before) or before for source in self._sources}
+        return sorted(self._sources, key=lambda source: oldest[source.name])
 
     def _now(self) -> datetime:
         """The moment by which is judged, fixed before anything else is read.
@@ -85,24 +149,27 @@ class Collection(collection.Collection[Reservation]):
         Raises:
             SourceRefused: The rows are in another database, and its clock is another one.
         """
-        ours, theirs = self._context.now(), self._source.now()
-        if abs(theirs - ours) > MOST_APART:
-            raise SourceRefused(
-                "The clocks are too far apart: by the database that holds the reservations it is "
-                f"{theirs:%Y-%m-%d %H:%M:%S} UTC, by that of the record "
-                f"{ours:%Y-%m-%d %H:%M:%S} UTC; at most five minutes are tolerated. Let both "
-                "follow the same time (NTP). Nothing was touched."
-            )
-        # Both have agreed with each other, and only one of them with all other clocks.
-        return min(ours, theirs)
+        earliest = ours = self._context.now()
+        for source in self._sources:
+            theirs = source.now()
+            if abs(theirs - ours) > MOST_APART:
+                raise SourceRefused(
+                    f"The clocks are too far apart: by the database that holds the {self.rows} it "
+                    f"is {theirs:%Y-%m-%d %H:%M:%S} UTC, by that of the record "
+                    f"{ours:%Y-%m-%d %H:%M:%S} UTC; at most five minutes are tolerated. Let both "
+                    "follow the same time (NTP). Nothing was touched."
+                )
+            # Both have agreed with each other, and only one of them with all other clocks.
+            earliest = min(earliest, theirs)
+        return earliest
 
-    def _require_sound_claim(self) -> None:
+    def _require_sound_claim(self, source: ReservationSource) -> None:
         """Refuse to claim where a row that changed after the candidates were read may be taken.
 
         Raises:
             SourceRefused: A live run, and the settings do not vouch for the claim.
         """
-        doubt = self._source.doubt()
+        doubt = source.doubt()
         if doubt is None:
             return
         if self._context.live and not doubt.waived:
@@ -158,16 +225,29 @@ class Collection(collection.Collection[Reservation]):
         the rows are collected is said after it.
         """
         self._context.prove_alive()
-        run_id = self._context.identity.run_id
-        with self._source.claiming(wanted, begins, before, run_id) as (won, cursor):
-            self._books.commit_claim(
-                cursor,
-                len(won),
-                self._objects_of(won),
-                () if self._source.elsewhere else self._events_of(won),
-                not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
-            )
+        run_id, facts = self._context.identity.run_id, dict(self._books.facts)
+        try:
+            with self._source.claiming(wanted, begins, before, run_id) as (won, cursor):
+                self._count_also_deleted()
+                self._books.commit_claim(
+                    cursor,
+                    len(won),
+                    self._objects_of(won),
+                    () if self._source.elsewhere else self._events_of(won),
+                    not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
+                )
+        except BaseException:
+            # What was counted with the claim was rolled back with it.
+            self._books.facts = facts
+            raise
         return won
+
+    def _count_also_deleted(self) -> None:
+        """Rows of other tables that went with the claimed ones, by table."""
+        more = Counter(self._source.also_deleted())
+        if more:
+            known = Counter(self._books.facts.get("also_deleted", {}))
+            self._books.facts["also_deleted"] = dict(known + more)
 
     def _still_due(
         self, missed: Sequence[Reservation], begins: datetime, before: datetime
@@ -177,10 +257,15 @@ class Collection(collection.Collection[Reservation]):
     def _events_of(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
         for reservation in won:
             yield self._books.event(
-                "upload_reservation.collected",
+                self._words.event,
                 **self._source.facts(reservation),
                 storage_key=reservation.key,
-                upload_expires_at=reservation.due.isoformat(),
+                **{self._words.due: reservation.due.isoformat()},
+            )
+        also_deleted = self._source.also_deleted()
+        if won and also_deleted:
+            yield self._books.event_of_batch(
+                "rows.also_deleted", source=self._source.name, rows=also_deleted
             )
 
     def _take_bytes(self, won: Sequence[Reservation]) -> None:
@@ -188,14 +273,17 @@ class Collection(collection.Collection[Reservation]):
             self._books.commit_collected(list(self._events_of(won)))
         super()._take_bytes(won)
 
-    def _outcome(self, cutoff: datetime) -> Outcome:
-        oldest = self._source.oldest_left(cutoff)
-        without_expiry = self._source.count_without_expiry(most=MOST_WITHOUT_EXPIRY + 1)
+    def _outcome(self, cutoff: datetime, **more: Any) -> Outcome:
+        left = [source.oldest_left(cutoff) for source in self._sources]
+        oldest = min((moment for moment in left if moment is not None), default=None)
+        most = MOST_WITHOUT_EXPIRY + 1
+        without_expiry = sum(source.count_without_expiry(most=most) for source in self._sources)
         # Collectable since: the grace belongs to the operator, not to what is overdue.
-        since = None if oldest is None else oldest + self._request.grace
+        since = None if oldest is None else oldest + self._grace
         return self._outcome_of(
             cutoff,
             since,
             without_expiry=min(without_expiry, MOST_WITHOUT_EXPIRY),
             without_expiry_is_floor=without_expiry > MOST_WITHOUT_EXPIRY,
+            **more,
         )

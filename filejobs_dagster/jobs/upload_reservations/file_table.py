@@ -36,6 +36,7 @@ class FileTable:
     """The table `file`; each call is one transaction."""
 
     name = "file"
+    by_hand = False
     elsewhere = False
 
     def __init__(
@@ -108,6 +109,10 @@ class FileTable:
     def facts(self, reservation: Reservation) -> dict[str, str]:
         """The row's id."""
         return {"file_id": str(reservation.id)}
+
+    def also_deleted(self) -> dict[str, int]:
+        """None: foreign keys do what is to be done."""
+        return {}
 
     def oldest_left(self, cutoff: datetime) -> datetime | None:
         """When the oldest reservation expired that is due and still there."""

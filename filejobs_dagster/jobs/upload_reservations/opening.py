@@ -1,8 +1,9 @@
-"""Opening the source of reservations that the settings name."""
+"""Opening the sources of reservations that the settings name."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.lifecycle import closing_for_sure
@@ -10,32 +11,64 @@ from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
+    from filejobs_dagster.jobs.upload_reservations.settings import (
+        ReservationSourceSettings,
+        UploadReservationsSettings,
+    )
     from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.postgres.connect import Database, Reachable
+    from filejobs_dagster.settings.tables import TableSettings
 
 
 @contextmanager
-def opened_source(
-    settings: ReservationSourceSettings | None, database: Database, connection: Reachable
-) -> Iterator[ReservationSource]:
-    """The reservations of the settings, with a connection of their own where they need one.
+def opened_sources(
+    settings: UploadReservationsSettings, database: Database, connection: Reachable
+) -> Iterator[list[ReservationSource]]:
+    """The reservations of the settings, with connections of their own where they need one.
 
     Args:
-        settings: `jobs.upload_reservations.source`, or None for the table `file`.
+        settings: Of the job. Where it names no table of the operator's, it is the table `file`.
         database: The project's own.
         connection: An open connection to it, or what gives the one that is open by now.
 
     Raises:
-        DatabaseUnavailable: The source's own database cannot be reached.
+        DatabaseUnavailable: A source's own database cannot be reached.
     """
-    if settings is None:
-        yield FileTable(database, connection)
-    elif settings.database is None:
-        yield OperatorTable(settings, database, connection)
-    else:
-        other = database.elsewhere(settings.database.url.reveal())
-        with closing_for_sure(other.connect(f"reservations {settings.name}")) as there:
-            yield OperatorTable(settings, other, there, records=(database, connection))
+    wanted: list[tuple[TableSettings | ReservationSourceSettings, timedelta]] = [
+        (table, table.after) for table in settings.tables
+    ]
+    if settings.source is not None:
+        wanted.append((settings.source, timedelta(0)))
+    if not wanted:
+        yield [FileTable(database, connection)]
+        return
+    with opened_tables(wanted, database, connection) as tables:
+        yield [*tables]
+
+
+@contextmanager
+def opened_tables(
+    wanted: Iterable[tuple[TableSettings | ReservationSourceSettings, timedelta]],
+    database: Database,
+    connection: Reachable,
+) -> Iterator[list[OperatorTable]]:
+    """Tables of the operator's, each with how long after its time a row is due.
+
+    Raises:
+        DatabaseUnavailable: A database of theirs cannot be reached.
+    """
+    with ExitStack() as open_until_the_end:
+        tables: list[OperatorTable] = []
+        for settings, after in wanted:
+            if settings.database is None:
+                tables.append(OperatorTable(settings, database, connection, after=after))
+                continue
+            other = database.elsewhere(settings.database.url.reveal())
+            there = open_until_the_end.enter_context(
+                closing_for_sure(other.connect(f"reservations {settings.name}"))
+            )
+            records = (database, connection)
+            tables.append(OperatorTable(settings, other, there, after=after, records=records))
+        yield tables

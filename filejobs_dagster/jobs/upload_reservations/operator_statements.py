@@ -217,6 +217,13 @@ class Candidates:
             for fate, due, condition in kinds
         )
 
+    def times(self) -> str:
+        """SQL that counts candidates, and those with a due time, up to `$1`."""
+        return (
+            "SELECT count(*), count(due) FROM (SELECT candidate.due "
+            f"{self._from()}\nLIMIT $1::bigint) AS sampled"
+        )
+
     def without_due(self) -> str:
         """SQL that counts rows without a due time, up to `$1`."""
         return (

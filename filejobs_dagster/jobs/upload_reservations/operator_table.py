@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import tuple_row
 
+from filejobs_dagster.jobs.collecting.declared import Statements, statements_of
 from filejobs_dagster.jobs.collecting.detail import NO_KEY, NO_USABLE_TIME
 from filejobs_dagster.jobs.collecting.refused import (
     NONE_FURTHER,
@@ -26,6 +29,7 @@ from filejobs_dagster.jobs.upload_reservations.operator_answer import (
 )
 from filejobs_dagster.jobs.upload_reservations.operator_statements import (
     Candidates,
+    Ids,
     Shape,
     claim_query,
     explained,
@@ -43,11 +47,13 @@ from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import reached
 from filejobs_dagster.postgres.replica_identity import HINT
 from filejobs_dagster.postgres.replica_identity import refusing as refusing_publications
+from filejobs_dagster.references.transforms import Transforms
+from filejobs_dagster.settings.tables import TableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from psycopg.rows import TupleRow
@@ -67,25 +73,31 @@ class OperatorTable:
 
     def __init__(
         self,
-        settings: ReservationSourceSettings,
+        settings: ReservationSourceSettings | TableSettings,
         database: Database,
         connection: Reachable,
         *,
+        after: timedelta = timedelta(0),
         records: tuple[Database, Reachable] | None = None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
-            settings: The statements.
+            settings: The statements, or the table that they are written from.
             database: Where the rows are.
             connection: An open connection to it, outside a transaction at each call.
+            after: How long after the time that a row has it is due.
             records: Where progress and audit are, when that is another database.
         """
         self._settings = settings
         self._database = database
         self._reachable = connection
         self._records = records
+        self._after = after
+        self._transforms = Transforms.of(getattr(settings, "transforms", ()))
+        self._known_statements: Statements | None = None
         self._known_shape: Shape | None = None
+        self._also_deleted: Counter[str] = Counter()
         self._claim_leaves_none = False
 
     @property
@@ -98,6 +110,11 @@ class OperatorTable:
         return reached(self._reachable)
 
     @property
+    def by_hand(self) -> bool:
+        """True when no declaration stands behind the statements."""
+        return not isinstance(self._settings, TableSettings)
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         return self._records is not None
@@ -105,6 +122,10 @@ class OperatorTable:
     def facts(self, reservation: Reservation) -> dict[str, str]:
         """The source and the row's id."""
         return {"source": self._settings.name, "row_id": str(reservation.id)}
+
+    def also_deleted(self) -> dict[str, int]:
+        """Rows of other tables that the newest claim has deleted, by table."""
+        return dict(self._also_deleted)
 
     # Looking ----------------------------------------------------------------------------------
 
@@ -124,10 +145,25 @@ class OperatorTable:
             shape = self._shape(cursor)
             moment = database_now(cursor)
             values = values_for_a_look(shape, moment)
-            self._require_identity(cursor, self._plan(cursor, "claim", self._claim_sql(), values))
+            plans = [self._plan(cursor, "claim", self._claim_sql(cursor), values)]
+            statements = self._statements(cursor)
+            if statements.lock is not None:
+                self._plan(cursor, "claim", statements.lock, values)
+            for _, sql in statements.also_deleted:
+                plans.append(self._plan(cursor, "also_delete", sql, values[:1]))
+            self._require_identity(cursor, plans)
             self._plan(cursor, "candidates", self._candidates(cursor).among(), values[:1])
             if self._settings.audit is not None:
                 self._plan(cursor, "audit", self._settings.audit, (ids(()), [""], ""))
+
+    def statements(self) -> Statements:
+        """What is sent, for the doctor.
+
+        Raises:
+            SourceRefused: The table is not as it is declared.
+        """
+        with self._reading() as cursor:
+            return self._statements(cursor)
 
     def _require_identity(self, cursor: Raw, plan: Any) -> None:
         """Refuse a claim on a published table that PostgreSQL would refuse at the first row.
@@ -151,7 +187,8 @@ class OperatorTable:
 
     def doubt(self) -> Doubt | None:
         """A predicate that the claim does not repeat, or that nobody can tell."""
-        return doubt_about(self._settings)
+        # A declared table has one `where`, and nothing to compare.
+        return None if isinstance(self._settings, TableSettings) else doubt_about(self._settings)
 
     def plans(self) -> Iterator[tuple[str, Any]]:
         """The plans of a page of candidates and of a claim, by their keys in the settings.
@@ -162,10 +199,10 @@ class OperatorTable:
         with self._reading() as cursor:
             shape = self._shape(cursor)
             moment = database_now(cursor)
-            page = Candidates(self._settings.candidates, shape).page(first=True)
+            page = self._candidates(cursor).page(first=True)
             yield "candidates", self._plan(cursor, "candidates", page, (BEGINNING, moment, 500))
             values = values_for_a_look(shape, moment)
-            yield "claim", self._plan(cursor, "claim", self._claim_sql(), values)
+            yield "claim", self._plan(cursor, "claim", self._claim_sql(cursor), values)
 
     def now(self) -> datetime:
         """The time of the database that holds the rows: it has set their due times."""
@@ -180,12 +217,15 @@ class OperatorTable:
         Raises:
             SourceRefused: The query returned one id twice, or the server refused it.
         """
-        values: list[Any] = [begins, before, size]
+        values: list[Any] = [self._written(begins), self._written(before), size]
         if after is not None:
-            values += [after.due, str(after.id)]
+            values += [self._written(after.due), str(after.id)]
         with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
             cursor.execute(self._candidates(cursor).page(first=after is None), values)
-            page = [Reservation(*row) for row in cursor.fetchall()]
+            page = [
+                Reservation(row, self._key(key), due + self._after, size_of)
+                for row, key, due, size_of in cursor.fetchall()
+            ]
         if len({row.id for row in page}) < len(page):
             raise SourceRefused(
                 f"The candidate query of source {self._settings.name!r} returns one id more than "
@@ -197,9 +237,9 @@ class OperatorTable:
         """When the oldest reservation expired that is due and still there."""
         with self._reading() as cursor:
             moment: datetime | None = self._one(
-                cursor, self._candidates(cursor).oldest(), BEGINNING, cutoff
+                cursor, self._candidates(cursor).oldest(), BEGINNING, self._written(cutoff)
             )
-            return moment
+            return None if moment is None else moment + self._after
 
     def unusable(
         self, begins: datetime, before: datetime, *, most: int
@@ -207,13 +247,21 @@ class OperatorTable:
         """Rows without id or key, or with a deadline that no calendar holds, up to `most` each."""
         with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
             sql = self._candidates(cursor).unusable(NO_KEY, NO_USABLE_TIME)
-            cursor.execute(sql, (begins, before, most))
+            cursor.execute(sql, (self._written(begins), self._written(before), most))
             return [(str(fate), str(row), bool(due)) for fate, row, due in cursor.fetchall()]
 
     def count_due(self, grace: timedelta, *, most: int) -> int:
         """Count the reservations that are due, up to `most`."""
         with self._reading() as cursor:
-            return int(self._one(cursor, self._candidates(cursor).due(), BEGINNING, grace, most))
+            age = grace + self._after
+            return int(self._one(cursor, self._candidates(cursor).due(), BEGINNING, age, most))
+
+    def times(self, *, most: int) -> tuple[int, int]:
+        """How many of the first `most` candidates there are, and how many of them have a time."""
+        with self._reading() as cursor:
+            cursor.execute(self._candidates(cursor).times(), (most,))
+            rows, timed = cursor.fetchone() or (0, 0)
+            return int(rows), int(timed)
 
     def count_without_expiry(self, *, most: int) -> int:
         """Count the rows without a due time, up to `most`."""
@@ -225,7 +273,7 @@ class OperatorTable:
     ) -> set[UUID | str]:
         """The ids of those of the rows that are candidates as due as before."""
         with self._reading() as cursor, self._refusing("candidates", NONE_FURTHER):
-            values = (ids(row.id for row in rows), begins, before)
+            values = (ids(row.id for row in rows), self._written(begins), self._written(before))
             cursor.execute(self._candidates(cursor).still_due(), values)
             return {str(row[0]) for row in cursor.fetchall()}
 
@@ -241,7 +289,7 @@ class OperatorTable:
         recorded: list[str] | None = None
         try:
             with self._database.transaction(self._connection) as cursor:
-                won = self._claim(wanted, before, run_id)
+                won = self._claim(wanted, self._written(before), run_id)
                 if self._records is None:
                     yield won, cursor
                 else:
@@ -268,14 +316,13 @@ class OperatorTable:
         won: list[Reservation] = []
         with self._raw() as cursor, self._roles_search_path(cursor):
             prepare(cursor, self._shape(cursor))
+            self._also_deleted.clear()
             for distinct in rounds(wanted):
                 try:
                     with self._refusing("claim", ROLLED_BACK, rows_alone=True):
-                        cursor.execute(self._claim_sql(), (ids(row.id for row in distinct), before))
+                        won += self._claim_some(cursor, distinct, before)
                 except psycopg.errors.LockNotAvailable as error:
                     raise RowsHeld(because(error)) from error
-                returned = [row[0] for row in cursor.fetchall()]
-                won += matched(self._settings.name, distinct, returned)
             if won and not self._claim_leaves_none:
                 self._require_none_left(cursor, won)
             if won and self._settings.audit is not None:
@@ -285,6 +332,38 @@ class OperatorTable:
             # A deferred foreign key speaks now, before anything is written down elsewhere.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         return won
+
+    def _claim_some(
+        self, cursor: Raw, wanted: Sequence[Reservation], before: datetime
+    ) -> list[Reservation]:
+        statements, chosen = self._statements(cursor), ids(row.id for row in wanted)
+        if statements.lock is not None:
+            chosen = self._with_what_belongs_to_them(cursor, statements, chosen, before)
+        cursor.execute(self._claim_sql(cursor), (chosen, before))
+        returned = [None if row[0] is None else self._key(row[0]) for row in cursor.fetchall()]
+        if statements.lock is not None and len(returned) != len(chosen.texts):
+            raise SourceRefused(
+                f"A claim of source {self._settings.name!r} won {len(returned)} of "
+                f"{len(chosen.texts)} rows after the rows that belong to them were deleted. "
+                f"{ROLLED_BACK}. See whether a trigger keeps such rows."
+            )
+        return matched(self._settings.name, wanted, returned)
+
+    def _with_what_belongs_to_them(
+        self, cursor: Raw, statements: Statements, wanted: Ids, before: datetime
+    ) -> Ids:
+        """Lock the rows that may go, and delete what belongs to them; those rows."""
+        chosen = wanted
+        # The second look is that of a later statement: it sees what was committed before the locks
+        # were got, and under them nothing can come that a foreign key would have to look up.
+        for _ in range(2):
+            cursor.execute(statements.lock or "", (chosen, before))
+            chosen = ids(row[0] for row in cursor.fetchall())
+        for table, sql in statements.also_deleted:
+            cursor.execute(sql, (chosen,))
+            if cursor.rowcount > 0:
+                self._also_deleted[table] += cursor.rowcount
+        return chosen
 
     def _require_none_left(self, cursor: Raw, won: Sequence[Reservation]) -> None:
         """See once a run that the claim takes rows away from the candidates.
@@ -304,17 +383,33 @@ class OperatorTable:
 
     # Statements -------------------------------------------------------------------------------
 
-    def _claim_sql(self) -> str:
-        return claim_query(self._settings.claim)
+    def _written(self, moment: datetime) -> datetime:
+        """The time that a row has which is due at the moment, not before the beginning of dates."""
+        return BEGINNING if moment - BEGINNING < self._after else moment - self._after
+
+    def _key(self, value: str) -> str:
+        return self._transforms.apply(value.encode()).decode()
+
+    def _statements(self, cursor: Raw) -> Statements:
+        """What is sent, written once."""
+        if self._known_statements is None:
+            if isinstance(self._settings, TableSettings):
+                self._known_statements = statements_of(cursor, self._settings)
+            else:
+                self._known_statements = Statements(self._settings.candidates, self._settings.claim)
+        return self._known_statements
+
+    def _claim_sql(self, cursor: Raw) -> str:
+        return claim_query(self._statements(cursor).claim)
 
     def _candidates(self, cursor: Raw) -> Candidates:
-        return Candidates(self._settings.candidates, self._shape(cursor))
+        return Candidates(self._statements(cursor).candidates, self._shape(cursor))
 
     def _shape(self, cursor: Raw) -> Shape:
         """What the candidate query returns, looked at once."""
         if self._known_shape is None:
             with self._refusing("candidates"):
-                cursor.execute(shape_query(self._settings.candidates))
+                cursor.execute(shape_query(self._statements(cursor).candidates))
                 types = [column.type_code for column in cursor.description or []]
                 cursor.execute(
                     "SELECT typname, typcategory, typarray::bigint"

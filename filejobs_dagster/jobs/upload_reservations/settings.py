@@ -12,19 +12,33 @@ from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import mistake
+from filejobs_dagster.settings.rules import repeated_names
 from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.statements import AuditStatement, CandidateQuery, ClaimStatement
+from filejobs_dagster.settings.tables import TableSettings
 from filejobs_dagster.settings.values import Text, between
 
 if TYPE_CHECKING:
-    from filejobs_dagster.settings import Settings
     from filejobs_dagster.settings.secrets import Secret
 
 JOB = "upload_reservations"
 
 
+class ReservationTableSettings(TableSettings):
+    """A table of the operator's that holds reservations."""
+
+    after: Annotated[Duration, between(timedelta(0))] = Field(
+        description="How long after the time in `due` a reservation has expired. 0s where "
+        "the column is a deadline; by what an upload may take where it is a beginning.",
+        examples=["2d"],
+    )
+
+
 class ReservationSourceSettings(Section):
-    """Reservations in a table of the operator's, instead of the project's table `file`."""
+    """Reservations by statements of the operator's own, which nobody has written from one `where`.
+
+    For what a declared table cannot say: the claim is the operator's, and so is its safety.
+    """
 
     name: Text = Field(
         description="What reports and audit events call this source.",
@@ -121,10 +135,27 @@ class UploadReservationsSettings(JobSettings):
         description="Start the job early when more reservations than this are due.",
         examples=[50_000],
     )
+    tables: list[ReservationTableSettings] = Field(
+        default_factory=list,
+        description="Tables of your own that hold reservations. With any, or with source, the "
+        "project's table file is left alone.",
+        examples=[
+            [
+                {
+                    "name": "documents",
+                    "table": "public.documents",
+                    "key": "storage_key",
+                    "due": "expires_at",
+                    "after": "0s",
+                    "where": "status = 'reserved'",
+                }
+            ]
+        ],
+    )
     source: ReservationSourceSettings | None = Field(
         default=None,
-        description="A table of your own that holds the reservations. Without it, the project's "
-        "table file.",
+        description="Reservations of your own by two statements, where a declared table cannot say "
+        "it. Write tables instead where you can.",
         examples=[
             {
                 "name": "documents",
@@ -135,6 +166,19 @@ class UploadReservationsSettings(JobSettings):
             }
         ],
     )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at when it runs, and at the names of tables."""
+        yield from super().across(said)
+        tables = items(said.get("tables"))
+        yield from repeated_names(tables, "tables", "table")
+        name = part(said.get("source"), "name")
+        if name is not None and name in [part(table, "name") for table in tables]:
+            yield (
+                ("source", "name"),
+                mistake("a table has the same name", "give each a name of its own"),
+            )
 
     @classmethod
     def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
@@ -156,9 +200,14 @@ class UploadReservationsSettings(JobSettings):
             )
 
     def addresses(self) -> Iterator[Secret]:
-        """The database of the operator's table."""
+        """The databases of the operator's tables."""
+        yield from super().addresses()
         if self.source is not None and self.source.database is not None:
             yield self.source.database.url
+
+    def declared(self) -> Iterator[TableSettings]:
+        """The operator's tables of reservations."""
+        yield from self.tables
 
 
 class Request(OneRun, UploadReservationsSettings):
@@ -171,9 +220,3 @@ class Request(OneRun, UploadReservationsSettings):
             "object, and the only way to know bytes freed and uploads that never arrived."
         ),
     ] = True
-
-
-def reservation_source(settings: Settings) -> ReservationSourceSettings | None:
-    """The operator's table of reservations, or None where it is the project's table `file`."""
-    job = settings.jobs.get(JOB)
-    return job.source if isinstance(job, UploadReservationsSettings) else None

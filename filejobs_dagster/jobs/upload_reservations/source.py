@@ -42,6 +42,11 @@ class ReservationSource(Protocol):
         ...
 
     @property
+    def by_hand(self) -> bool:
+        """True when its statements are the operator's own, and not written from a declaration."""
+        ...
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         ...
@@ -99,6 +104,10 @@ class ReservationSource(Protocol):
 
     def facts(self, reservation: Reservation) -> dict[str, str]:
         """What an audit event says of a row beside its key and its due time."""
+        ...
+
+    def also_deleted(self) -> dict[str, int]:
+        """Rows of other tables that the newest claim has deleted, by table."""
         ...
 
     def oldest_left(self, cutoff: datetime) -> datetime | None:

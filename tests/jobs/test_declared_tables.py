@@ -1,0 +1,915 @@
+"""Declared tables of the operator's: candidate query, claim and source from one `where`."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import yaml
+
+from filejobs_dagster.collector import Resources
+from filejobs_dagster.door.door import Door
+from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
+from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.upload_reservations.collection import Collection
+from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.ledger.progress import RunIdentity
+from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.settings import read_settings
+from tests.jobs.conftest import Collector
+from tests.jobs.deleted_files.collecting import Files
+from tests.own_tables import OwnTables, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
+    from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.ledger.words import Mode
+
+DOCUMENTS = """
+CREATE TABLE documents (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    status text NOT NULL DEFAULT 'reserved',
+    storage_key text UNIQUE,
+    size_bytes bigint,
+    expires_at timestamptz DEFAULT now() - interval '1 hour'
+)"""
+
+DECLARED: dict[str, Any] = {
+    "name": "documents",
+    "table": "public.documents",
+    "key": "storage_key",
+    "size": "size_bytes",
+    "due": "expires_at",
+    "after": "0s",
+    "where": "status = 'reserved'",
+}
+
+
+class World(OwnTables):
+    """An application's table beside the project's, and runs over it."""
+
+    def declare(self, *tables: dict[str, Any]) -> None:
+        self.document["jobs"]["upload_reservations"]["tables"] = list(tables)
+
+    def put(self, *keys: str) -> None:
+        for key in keys:
+            self.client.put_object(Bucket=self.bucket, Key=key, Body=b"bytes")
+
+    def rows(self, **statuses: str) -> None:
+        """Documents by their name, each with its object."""
+        for name, status in statuses.items():
+            self.put(f"files/{name}")
+            self.app(
+                "INSERT INTO documents (status, storage_key) VALUES (%s, %s)",
+                (status, f"files/{name}"),
+            )
+
+    def collect(self, **limits: Any) -> Outcome:
+        return Collector(self, make_client(self.settings().buckets["uploads"]))(**limits)
+
+
+@pytest.fixture
+def world(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    database_url: str,
+    bucket: str,
+    s3_client: S3Client,
+    s3_server: EmbeddedS3,
+) -> World:
+    """An empty world; its application's database is the project's unless a test says otherwise."""
+    elsewhere = getattr(request, "param", "one database") != "one database"
+    app = request.getfixturevalue("empty_database_url") if elsewhere else database_url
+    return World(tmp_path, database_url, bucket, s3_client, s3_server.endpoint_url, {}, app)
+
+
+BOTH = pytest.mark.parametrize(
+    "world",
+    ["one database", pytest.param("two databases", marks=pytest.mark.thorough)],
+    indirect=True,
+)
+
+
+def in_its_database(world: World, **declared: Any) -> dict[str, Any]:
+    """A declaration that says where the table is."""
+    if world.app_url != world.database_url:
+        declared["database"] = {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}
+    return declared
+
+
+def between_look_and_claim(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
+    """Let something happen once, after candidates were read and before they are claimed."""
+    read = Collection._read
+    done: list[bool] = []
+
+    def read_then(self: Collection, *arguments: Any) -> Any:
+        page = read(self, *arguments)
+        if page and not done:
+            done.append(True)
+            happens()
+        return page
+
+    monkeypatch.setattr(Collection, "_read", read_then)
+
+
+# --- one `where` for look and claim ---------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("claims_by", ["delete", "set"])
+def test_a_row_whose_condition_changes_between_look_and_claim_stays_with_its_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch, claims_by: str
+) -> None:
+    world.create(DOCUMENTS)
+    world.rows(slow="reserved", gone="reserved", kept="complete")
+    more = {"set": {"status": "expired"}} if claims_by == "set" else {}
+    world.declare(in_its_database(world, **DECLARED, **more))
+    complete = "UPDATE documents SET status = 'complete' WHERE storage_key = 'files/slow'"
+    between_look_and_claim(monkeypatch, lambda: world.app(complete))
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"] == {"deleted": 1, "won by others": 1}
+    left = {"files/slow": "complete", "files/kept": "complete"}
+    assert world.statuses() == (left | {"files/gone": "expired"} if more else left)
+    assert world.keys() == {"files/slow", "files/kept"}
+    (collected,) = world.events("upload_reservation.collected")
+    assert collected["source"] == "documents"
+
+
+@BOTH
+def test_control_a_claim_without_the_condition_loses_the_row_that_came_into_use(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(DOCUMENTS)
+    world.rows(slow="reserved", kept="complete")
+    world.declare(in_its_database(world, **DECLARED))
+    complete = "UPDATE documents SET status = 'complete' WHERE storage_key = 'files/slow'"
+    between_look_and_claim(monkeypatch, lambda: world.app(complete))
+    monkeypatch.setattr(
+        OperatorTable,
+        "_claim_sql",
+        lambda *_: (
+            "DELETE FROM documents WHERE id = ANY($1) AND $2 > '-infinity'::timestamptz"
+            " RETURNING storage_key"
+        ),
+    )
+
+    world.collect()
+
+    assert world.statuses() == {"files/kept": "complete"}
+    assert world.keys() == {"files/kept"}, "the bytes of a completed upload are gone"
+
+
+def test_a_row_that_another_row_still_names_keeps_its_object_by_the_table_alone(
+    world: World,
+) -> None:
+    world.create(DOCUMENTS.replace("text UNIQUE", "text"))
+    world.rows(shared="reserved", gone="reserved")
+    # Another row of the table, neither due nor a reservation, names the same object.
+    world.app("INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/shared')")
+    world.declare(DECLARED)
+
+    outcome = world.collect()
+
+    assert outcome.detail["classes"] == {
+        "deleted": 1,
+        "kept: referenced by public.documents.storage_key": 1,
+    }
+    assert world.keys() == {"files/shared"}
+
+
+def test_control_without_its_own_source_the_object_that_another_row_names_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(DOCUMENTS.replace("text UNIQUE", "text"))
+    world.rows(shared="reserved")
+    world.app("INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/shared')")
+    world.declare(DECLARED)
+    monkeypatch.setattr("filejobs_dagster.settings.model.sources_of", lambda *_: [])
+
+    world.collect()
+
+    assert world.statuses() == {"files/shared": "complete"}
+    assert world.keys() == set()
+
+
+def test_two_declarations_of_one_table_are_one_source_that_leaves_out_what_each_has_set(
+    world: World,
+) -> None:
+    first = {**DECLARED, "set": {"status": "expired"}}
+    second = {**first, "name": "more", "where": "status = 'sent'", "set": {"status": "it's"}}
+    world.declare(first, second)
+
+    (source,) = world.settings().buckets["uploads"].sources
+
+    assert source.name == "public.documents.storage_key"
+    assert source.sql == (
+        'SELECT "storage_key" FROM "public"."documents"'
+        " WHERE NOT (\"status\" IS NOT DISTINCT FROM 'expired')"
+        " AND NOT (\"status\" IS NOT DISTINCT FROM 'it''s')"
+    )
+
+
+@pytest.mark.thorough
+def test_rows_of_another_bucket_are_neither_taken_nor_missing(world: World) -> None:
+    world.create(DOCUMENTS)
+    world.rows(ours="reserved", kept="complete")
+    world.app("ALTER TABLE documents ADD service text NOT NULL DEFAULT 'amazon'")
+    world.app(
+        "INSERT INTO documents (storage_key, service)"
+        " SELECT 'files/d' || n, 'disk' FROM generate_series(1, 9) AS n"
+    )
+    world.declare({**DECLARED, "in_bucket": "service = 'amazon'"})
+
+    outcome = world.collect()
+
+    assert outcome.detail["classes"] == {"deleted": 1}
+    assert len(world.statuses()) == 10
+    (source,) = world.settings().buckets["uploads"].sources
+    assert world.app(source.sql) == [("files/kept",)]
+
+
+# --- the shapes of tables ------------------------------------------------------------------------
+
+HOUR_AGO = "extract(epoch FROM now() - interval '1 hour')"
+IN_AN_HOUR = "extract(epoch FROM now() + interval '1 hour')"
+
+
+def uuid_v7(moment: str) -> str:
+    return (
+        f"(lpad(to_hex((({moment}) * 1000)::bigint), 12, '0') || '7' || left(md5('a'), 3)"
+        " || '8' || left(md5(random()::text), 15))::uuid"
+    )
+
+
+def iso(moment: str, form: str = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') -> str:
+    return f"to_char(to_timestamp({moment}) AT TIME ZONE 'UTC', '{form}')"
+
+
+SHAPES: dict[str, tuple[str, Callable[[str], str], dict[str, Any], list[str]]] = {
+    "timestamptz": ("timestamptz", lambda at: f"to_timestamp({at})", {}, ["'-infinity'"]),
+    "timestamp": (
+        "timestamp",
+        lambda at: f"to_timestamp({at}) AT TIME ZONE 'UTC'",
+        {"time_zone": "UTC"},
+        [],
+    ),
+    "a domain": ("moment", lambda at: f"to_timestamp({at})", {}, []),
+    "epoch seconds": (
+        "bigint", lambda at: f"({at})::bigint", {"due_as": "epoch_seconds"},
+        ["0", "-1", f"({HOUR_AGO} * 1000)::bigint", "9223372036854775807"],
+    ),
+    "epoch milliseconds": (
+        "bigint", lambda at: f"(({at}) * 1000)::bigint", {"due_as": "epoch_milliseconds"},
+        ["0", f"({HOUR_AGO})::bigint", f"({HOUR_AGO} * 1000000)::bigint"],
+    ),
+    "epoch microseconds": (
+        "numeric", lambda at: f"({at}) * 1000000", {"due_as": "epoch_microseconds"}, ["'NaN'"],
+    ),
+    "epoch as float": (
+        "float8", lambda at: f"({at})", {"due_as": "epoch_seconds"}, ["'NaN'", "'Infinity'"],
+    ),
+    "uuid v7": ("uuid", uuid_v7, {"due_as": "uuid_v7"}, ["gen_random_uuid()"]),
+    "uuid v7 as text": (
+        "text", lambda at: f"({uuid_v7(at)})::text", {"due_as": "uuid_v7"}, ["'x'", "''"],
+    ),
+    "text": (
+        "text", iso, {"due_as": "text"},
+        ["'2023-02-29T00:00:00Z'", "'2020-01-01 00:00:00'", "'never'", "'2020-13-01T00:00:00Z'"],
+    ),
+    "text without offset": (
+        "varchar(40)",
+        lambda at: iso(at, "YYYY-MM-DD HH24:MI:SS"),
+        {"due_as": "text", "time_zone": "UTC"},
+        ["'2020-01-01 24:30:00'", "'2020-04-31 00:00:00'"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.thorough
+def test_a_time_of_each_form_makes_due_what_is_due_and_what_is_no_time_is_never_due(
+    world: World,
+) -> None:
+    world.create("CREATE DOMAIN moment AS timestamptz")
+    for number, (shape, (column, written, declared, no_times)) in enumerate(SHAPES.items()):
+        world.create(f"DROP TABLE IF EXISTS documents; {DOCUMENTS}")
+        world.app(f"ALTER TABLE documents DROP expires_at, ADD made_at {column}")
+        world.declare({**DECLARED, **declared, "due": "made_at", "after": "30m"})
+        front = f"files/{number}/"
+        times = {
+            f"{front}due": written(HOUR_AGO),
+            f"{front}young": written(f"{HOUR_AGO} + 2400"),
+            f"{front}later": written(IN_AN_HOUR),
+            f"{front}null": "NULL",
+            **{f"{front}odd{n}": odd for n, odd in enumerate(no_times)},
+        }
+        for key, at in times.items():
+            world.put(key)
+            world.app(f"INSERT INTO documents (storage_key, made_at) VALUES (%s, {at})", (key,))
+        stays = set(times) - {f"{front}due"}
+
+        dry, live = world.collect(mode="dry"), world.collect()
+
+        assert dry.detail["would_collect"] == 1, (shape, dry.error)
+        assert live.ok, (shape, live.error)
+        assert live.acted == 1, shape
+        listed = world.keys()
+        there = {key for key in listed if key.startswith(front)}
+        assert set(world.statuses()) == stays == there, shape
+        assert live.detail["oldest_left"] is None, shape
+
+
+def test_control_seconds_that_are_read_as_milliseconds_would_all_be_due(world: World) -> None:
+    ((as_milliseconds,),) = world.app(f"SELECT to_timestamp(({IN_AN_HOUR}) / 1000) < now()")
+
+    assert as_milliseconds, "a deadline in an hour is one of January 1970"
+
+
+ODD_NAMES = """
+CREATE SCHEMA "Odd Schema";
+CREATE TABLE "Odd Schema"."Up""loads" (
+    "tenantId" integer, "number" bigint, "storageKey" varchar(200), "dueAt" timestamptz,
+    "order" text NOT NULL, PRIMARY KEY ("tenantId", "number"));
+INSERT INTO "Odd Schema"."Up""loads"
+SELECT n % 2, n, 'a/' || n, now() - interval '1 hour' * n,
+       CASE WHEN n < 5 THEN 'open' ELSE 'done' END
+  FROM generate_series(1, 6) AS n"""
+
+
+@pytest.mark.thorough
+@BOTH
+def test_names_in_mixed_case_another_schema_a_composite_id_and_a_key_with_something_in_front(
+    world: World,
+) -> None:
+    world.create(ODD_NAMES)
+    world.put(*(f"files/a/{n}" for n in range(1, 7)))
+    world.declare(
+        in_its_database(
+            world,
+            name="odd",
+            table='"Odd Schema"."Up""loads"',
+            id=['"tenantId"', "number"],
+            key='"storageKey"',
+            transforms=[{"prepend": "files/"}],
+            due='"dueAt"',
+            after="0s",
+            where="\"order\" = 'open'",
+            audit="select $1::text[], $2::text[], $3::text",
+        )
+    )
+
+    first = world.collect(limit=3, batch_size=2)
+    second = world.collect(batch_size=2)
+
+    assert first.ok, first.error
+    assert (first.acted, second.acted) == (3, 1)
+    assert world.keys() == {"files/a/5", "files/a/6"}
+    assert world.app('SELECT count(*) FROM "Odd Schema"."Up""loads"') == [(2,)]
+    rows = {one["row_id"] for one in world.events("upload_reservation.collected")}
+    assert rows == {'["1", "1"]', '["0", "2"]', '["1", "3"]', '["0", "4"]'}
+
+
+@pytest.mark.thorough
+def test_an_empty_key_with_something_in_front_is_no_folder(world: World) -> None:
+    world.create(DOCUMENTS)
+    world.put("files/", "files/kept")
+    world.app("INSERT INTO documents (storage_key) VALUES ('')")
+    world.app("INSERT INTO documents (status, storage_key) VALUES ('complete', 'kept')")
+    world.declare({**DECLARED, "transforms": [{"prepend": "files/"}]})
+
+    outcome = world.collect()
+
+    assert outcome.detail["classes"] == {"no key": 1}
+    assert world.keys() == {"files/", "files/kept"}
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+INJECTIONS: list[dict[str, Any]] = [
+    {"table": "documents; DROP TABLE documents"},
+    {"table": 'documents" WHERE true --'},
+    {"table": '"a;b"'},
+    {"key": "storage_key, pg_sleep(1)"},
+    {"due": "now()"},
+    {"id": "id) OR (true"},
+    {"where": "true) OR (true"},
+    {"where": "status = 'reserved' --"},
+    {"where": "status = 'reserved' /* */"},
+    {"where": "status = $1"},
+    {"where": "status = 'a'; DROP TABLE documents"},
+    {"where": "id IN (SELECT id FROM documents)"},
+    {"where": "status = 'reserved' OR true RETURNING 1"},
+    {"in_bucket": "status = '$1'"},
+    {"set": {"status = 'x' --": "y"}},
+    {"set": {"status": "a;b"}},
+    {"set": {"status": ["x"]}},
+    {"set": {"storage_key": "x"}},
+    {"set": {"size_bytes": 0}},
+    {"time_zone": "UTC' --"},
+    {"transforms": [{"percent_decode": True}]},
+    {"unless_named_by": [{"table": "a", "column": "b"}], "set": {"status": "expired"}},
+    {"also_delete": [{"table": "a", "column": "b", "where": "true) OR (true"}]},
+    {"id": ["id", "status"], "also_delete": [{"table": "a", "column": "b"}]},
+    {"due_as": "epoch_seconds", "time_zone": "UTC"},
+]
+
+
+def test_what_would_be_read_as_more_than_a_name_or_a_condition_never_gets_past_the_settings(
+    world: World,
+) -> None:
+    for changes in INJECTIONS:
+        world.declare({**DECLARED, **changes})
+        found = read_settings(world.write(), world.environment).problems
+        paths = [problem.path for problem in found]
+        assert any(f"tables[0].{key}" in path for path in paths for key in changes), changes
+
+
+CONTRADICTED: list[tuple[dict[str, Any], str]] = [
+    ({"table": "public.nothing"}, "no table public.nothing"),
+    ({"table": "public.seen"}, "is a view"),
+    ({"table": "file"}, "a table of this project's"),
+    ({"key": "no_such"}, "no column no_such"),
+    ({"id": "status"}, "nothing makes status"),
+    ({"id": "storage_key"}, "may be NULL"),
+    ({"key": "size_bytes"}, "is of type int8"),
+    ({"due": "size_bytes"}, "is of type int8, and due_as is time"),
+    ({"due_as": "epoch_seconds"}, "is of type timestamptz, and due_as is epoch_seconds"),
+    ({"time_zone": "UTC"}, "Leave time_zone out"),
+    ({"where": "no_such = 1"}, "no_such"),
+    ({"unless_named_by": [{"table": "public.notes", "column": "loose"}]}, "no foreign key"),
+    ({"unless_named_by": [{"table": "public.notes", "column": "follows"}]}, "changes its rows"),
+    ({"also_delete": [{"table": "documents", "column": "id"}]}, "of the rows themselves"),
+]
+
+
+@pytest.mark.thorough
+def test_a_declaration_that_the_catalog_contradicts_is_refused_in_words_and_nothing_goes(
+    world: World,
+) -> None:
+    world.create(
+        f"{DOCUMENTS}; CREATE VIEW seen AS SELECT * FROM documents;"
+        " CREATE TABLE notes (loose uuid, follows uuid REFERENCES documents ON DELETE CASCADE)"
+    )
+    world.rows(due="reserved")
+    modes: tuple[Mode, ...] = ("dry", "live")
+    for changes, said in CONTRADICTED:
+        world.declare({**DECLARED, **changes})
+        for mode in modes:
+            outcome = world.collect(mode=mode)
+            assert not outcome.ok, changes
+            assert said in str(outcome.error), outcome.error
+
+    assert world.statuses() == {"files/due": "reserved"}
+    assert world.has_object("files/due")
+
+
+# --- children, other tables, several tables -------------------------------------------------------
+
+BLOBS = """
+CREATE TABLE blobs (id bigserial PRIMARY KEY, key varchar NOT NULL UNIQUE,
+    service_name varchar NOT NULL DEFAULT 'amazon', made_at timestamp NOT NULL);
+CREATE TABLE variant_records (id bigserial PRIMARY KEY, digest text,
+    blob_id bigint NOT NULL REFERENCES blobs (id));
+CREATE TABLE attachments (id bigserial PRIMARY KEY, record_type varchar NOT NULL,
+    record_id bigint NOT NULL, blob_id bigint NOT NULL REFERENCES blobs (id))"""
+
+UNATTACHED: dict[str, Any] = {
+    "name": "unattached blobs",
+    "table": "public.blobs",
+    "key": "key",
+    "due": "made_at",
+    "time_zone": "UTC",
+    "after": "2d",
+    "in_bucket": "service_name = 'amazon'",
+    "unless_named_by": [{"table": "public.attachments", "column": "blob_id"}],
+    "also_delete": [
+        {
+            "table": "public.variant_records",
+            "column": "blob_id",
+            "also_delete": [
+                {
+                    "table": "public.attachments",
+                    "column": "record_id",
+                    "where": "record_type = 'Variant'",
+                }
+            ],
+        }
+    ],
+}
+
+
+ATTACH = (
+    "INSERT INTO attachments (record_type, record_id, blob_id)"
+    " SELECT 'Letter', 2, id FROM blobs WHERE key = 'files/dead'"
+)
+
+
+def blob(world: World, key: str, *, of: str | None = None, attached: bool = False) -> None:
+    """A blob of three days ago; `of` another one it is a variant, with its record."""
+    world.put(f"files/{key}")
+    ((number,),) = world.app(
+        "INSERT INTO blobs (key, made_at) VALUES (%s, now() AT TIME ZONE 'UTC' - interval '3 d')"
+        " RETURNING id",
+        (f"files/{key}",),
+    )
+    attach = "INSERT INTO attachments (record_type, record_id, blob_id) VALUES (%s, %s, %s)"
+    if attached:
+        world.app(attach, ("Letter", 1, number))
+    if of is not None:
+        ((record,),) = world.app(
+            "INSERT INTO variant_records (blob_id) SELECT id FROM blobs WHERE key = %s"
+            " RETURNING id",
+            (f"files/{of}",),
+        )
+        world.app(attach, ("Variant", record, number))
+
+
+@pytest.fixture
+def blobs(world: World) -> World:
+    world.create(BLOBS)
+    blob(world, "living", attached=True)
+    blob(world, "living_variant", of="living")
+    blob(world, "dead")
+    blob(world, "dead_variant", of="dead")
+    world.declare(in_its_database(world, **UNATTACHED))
+    return world
+
+
+@BOTH
+def test_rows_that_a_foreign_key_keeps_go_with_their_row_and_are_counted(blobs: World) -> None:
+    first, second = blobs.collect(), blobs.collect()
+
+    assert first.ok, first.error
+    assert first.detail["also_deleted"] == {"public.variant_records": 1, "public.attachments": 1}
+    (event,) = blobs.events("rows.also_deleted")
+    assert event["rows"] == first.detail["also_deleted"]
+    # The variant of the dead one was attached until then: it is a candidate of the next run.
+    assert (first.acted, second.acted) == (1, 1)
+    assert blobs.keys() == {"files/living", "files/living_variant"}
+    assert blobs.app("SELECT count(*) FROM variant_records") == [(1,)]
+
+
+def test_what_belongs_to_a_row_that_is_attached_between_look_and_claim_stays(
+    blobs: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between_look_and_claim(monkeypatch, lambda: blobs.app(ATTACH))
+
+    outcome = blobs.collect()
+
+    assert outcome.detail["classes"] == {"won by others": 1}
+    assert "also_deleted" not in outcome.detail
+    assert blobs.app("SELECT count(*) FROM variant_records") == [(2,)]
+    assert len(blobs.keys()) == 4
+
+
+@pytest.mark.thorough
+def test_what_belongs_to_a_row_that_is_attached_while_the_claim_locks_it_stays(
+    blobs: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock's statement has begun to look, and then an attachment is committed."""
+    looked = OperatorTable._with_what_belongs_to_them
+
+    def attached_meanwhile(self: OperatorTable, cursor: Any, statements: Any, *rest: Any) -> Any:
+        # Stands for the snapshot of a statement that began before the attachment was committed.
+        blind = statements.lock.replace("NOT EXISTS", "true OR NOT EXISTS")
+        executed: list[bool] = []
+
+        class Once:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(cursor, name)
+
+            def execute(self, query: str, values: Any = None) -> Any:
+                if query == statements.lock and not executed:
+                    executed.append(True)
+                    return cursor.execute(blind, values)
+                return cursor.execute(query, values)
+
+        return looked(self, Once(), statements, *rest)  # type: ignore[arg-type]
+
+    between_look_and_claim(monkeypatch, lambda: blobs.app(ATTACH))
+    monkeypatch.setattr(OperatorTable, "_with_what_belongs_to_them", attached_meanwhile)
+
+    outcome = blobs.collect()
+
+    assert outcome.detail["classes"] == {"won by others": 1}
+    assert blobs.app("SELECT count(*) FROM variant_records") == [(2,)]
+
+
+def test_control_without_the_second_look_a_living_row_loses_what_belongs_to_it(
+    blobs: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between_look_and_claim(monkeypatch, lambda: blobs.app(ATTACH))
+
+    def careless(self: OperatorTable, cursor: Any, statements: Any, wanted: Any, _: Any) -> Any:
+        for _table, sql in statements.also_deleted:
+            cursor.execute(sql, (wanted,))
+        return type(wanted)(())
+
+    monkeypatch.setattr(OperatorTable, "_with_what_belongs_to_them", careless)
+
+    blobs.collect()
+
+    assert blobs.app("SELECT count(*) FROM variant_records") == [(1,)]
+    assert blobs.app("SELECT count(*) FROM blobs WHERE key = 'files/dead'") == [(1,)]
+
+
+@pytest.mark.thorough
+def test_a_trigger_that_keeps_a_row_rolls_back_what_was_deleted_with_it(blobs: World) -> None:
+    blobs.create(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+        " CREATE TRIGGER keep BEFORE DELETE ON blobs FOR EACH ROW EXECUTE FUNCTION keep()"
+    )
+
+    outcome = blobs.collect()
+
+    assert not outcome.ok
+    assert "won 0 of 1 rows" in str(outcome.error)
+    assert blobs.app("SELECT count(*) FROM variant_records") == [(2,)]
+    assert len(blobs.keys()) == 4
+
+
+@pytest.mark.thorough
+def test_several_tables_are_collected_in_one_run_each_under_its_name(
+    world: World, empty_database_url: str
+) -> None:
+    world.create(DOCUMENTS)
+    world.rows(one="reserved", two="reserved", kept="complete")
+    world.app_url = empty_database_url
+    world.create(BLOBS)
+    blob(world, "blob", attached=False)
+    blob(world, "living", attached=True)
+    elsewhere = {"database": {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}}
+    world.declare(DECLARED, {**UNATTACHED, **elsewhere})
+
+    first = world.collect(limit=1)
+    second = world.collect()
+
+    assert first.ok, first.error
+    # The blob has waited for a day, the documents for an hour.
+    assert first.detail["by_table"] == {
+        "unattached blobs": {"scanned": 1, "claimed": 1},
+        "documents": {"scanned": 0, "claimed": 0},
+    }
+    assert first.detail["stopped_reason"] == "limit"
+    assert second.detail["by_table"]["documents"] == {"scanned": 2, "claimed": 2}
+    assert {one["source"] for one in world.events("upload_reservation.collected")} == {
+        "documents",
+        "unattached blobs",
+    }
+    assert world.keys() == {"files/kept", "files/living"}
+
+
+# --- soft-deleted rows ---------------------------------------------------------------------------
+
+PHOTOS: dict[str, Any] = {
+    "name": "photos",
+    "table": "photos",
+    "key": "path",
+    "transforms": [{"prepend": "files/"}],
+    "due": "deleted_at",
+    "due_as": "epoch_milliseconds",
+    "where": "NOT legal_hold",
+}
+
+
+@pytest.fixture
+def photos(world: World) -> World:
+    """Photos of which some were deleted; 0 stands for none, as in applications that count so."""
+    world.create(
+        "CREATE TABLE photos (id bigserial PRIMARY KEY, path text NOT NULL,"
+        " legal_hold boolean NOT NULL DEFAULT false, purged boolean NOT NULL DEFAULT false,"
+        " deleted_at bigint NOT NULL DEFAULT 0)"
+    )
+    for name, days in (("kept", None), ("young", 29), ("old", 31), ("older", 32), ("held", 40)):
+        world.put(f"files/{name}")
+        world.app(
+            "INSERT INTO photos (path, legal_hold, deleted_at)"
+            " VALUES (%s, %s, coalesce(extract(epoch FROM now() - %s * interval '1 d') * 1000, 0))",
+            (name, name == "held", days),
+        )
+    return world
+
+
+def deleted_files(world: World, **changes: Any) -> None:
+    declared = in_its_database(world, **{**PHOTOS, **changes})
+    world.document["jobs"] = {
+        "deleted_files": {"by_hand": True, "restore_window": "30d", "tables": [declared]}
+    }
+
+
+def collect_deleted(world: World, mode: Mode = "live") -> Outcome:
+    configured = world.settings().jobs["deleted_files"]
+    assert isinstance(configured, DeletedFilesSettings)
+    client = make_client(world.settings().buckets["uploads"])
+    return Files(world, client)(mode=mode, tables=configured.tables)
+
+
+RESTORE = "UPDATE photos SET deleted_at = 0 WHERE path = 'old'"
+
+
+@BOTH
+@pytest.mark.parametrize("claims_by", ["delete", "set"])
+def test_a_soft_deleted_row_goes_after_the_window_and_one_that_is_restored_meanwhile_stays(
+    photos: World, monkeypatch: pytest.MonkeyPatch, claims_by: str
+) -> None:
+    sets = {"set": {"purged": True}, "where": "NOT legal_hold AND NOT purged"}
+    deleted_files(photos, **(sets if claims_by == "set" else {}))
+    dry = collect_deleted(photos, "dry")
+    between_look_and_claim(monkeypatch, lambda: photos.app(RESTORE))
+
+    live = collect_deleted(photos)
+
+    assert dry.detail["would_collect"] == 2, dry.error
+    assert live.ok, live.error
+    assert live.detail["classes"] == {"deleted": 1, "won by others": 1}
+    assert live.detail["restore_window_seconds"] == 30 * 86_400
+    assert photos.keys() == {"files/kept", "files/young", "files/old", "files/held"}
+    left = {name for (name,) in photos.app("SELECT path FROM photos WHERE NOT purged")}
+    assert left == {"kept", "young", "old", "held"}
+    (event,) = photos.events("deleted_file.collected")
+    assert (event["source"], event["storage_key"]) == ("photos", "files/older")
+    assert collect_deleted(photos).acted == 0
+
+
+@BOTH
+def test_control_a_claim_by_id_alone_takes_the_photo_that_was_restored(
+    photos: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted_files(photos)
+    between_look_and_claim(monkeypatch, lambda: photos.app(RESTORE))
+    monkeypatch.setattr(
+        OperatorTable,
+        "_claim_sql",
+        lambda *_: (
+            "DELETE FROM photos WHERE id = ANY($1) AND $2 > '-infinity'::timestamptz RETURNING path"
+        ),
+    )
+
+    collect_deleted(photos)
+
+    assert not photos.has_object("files/old"), "restored by its user, and gone"
+
+
+def test_a_window_that_is_shorter_than_the_promise_is_refused(photos: World) -> None:
+    deleted_files(photos, after="29d")
+
+    (problem,) = read_settings(photos.write(), photos.environment).problems
+
+    assert problem.path == "jobs.deleted_files.tables[0].after"
+    assert "restore_window" in problem.found
+
+
+# --- the examples --------------------------------------------------------------------------------
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def of_example(world: World, name: str) -> None:
+    """Take over the bucket's rules and the jobs of an example; the bucket stays the test's."""
+    example = yaml.safe_load((EXAMPLES / name).read_text(encoding="utf-8"))
+    (bucket,) = example["buckets"].values()
+    own = world.document["buckets"]["uploads"]
+    del own["owns"], own["protect"]
+    own.update({key: value for key, value in bucket.items() if key != "bucket"})
+    world.document["jobs"] = example["jobs"]
+
+
+@pytest.mark.thorough
+def test_the_example_of_rails_takes_dead_blobs_with_their_variants_and_no_living_one(
+    world: World,
+) -> None:
+    of_example(world, "filejobs.rails.yaml")
+    world.create(schema("CREATE TABLE active_storage_blobs"))
+    blobs = {
+        "living": ("amazon", 9), "living_variant": ("amazon", 9), "dead": ("amazon", 9),
+        "dead_variant": ("amazon", 9), "preview": ("amazon", 9), "young": ("amazon", 1),
+        "elsewhere": ("local", 9),
+    }  # fmt: skip
+    for key, (service, days) in blobs.items():
+        world.put(key)
+        world.app(
+            "INSERT INTO active_storage_blobs (key, filename, service_name, byte_size, created_at)"
+            " VALUES (%s, 'a', %s, 5, now() AT TIME ZONE 'UTC' - %s * interval '1 d')",
+            (key, service, days),
+        )
+    ids = dict(world.app("SELECT key, id FROM active_storage_blobs"))
+    records = {}
+    for key in ("living", "dead"):
+        ((records[key],),) = world.app(
+            "INSERT INTO active_storage_variant_records (blob_id, variation_digest)"
+            " VALUES (%s, 'd') RETURNING id",
+            (ids[key],),
+        )
+    for kind, of, key in (
+        ("Letter", 1, "living"),
+        ("ActiveStorage::VariantRecord", records["living"], "living_variant"),
+        ("ActiveStorage::VariantRecord", records["dead"], "dead_variant"),
+        ("ActiveStorage::Blob", ids["dead"], "preview"),
+    ):
+        world.app(
+            "INSERT INTO active_storage_attachments"
+            " (name, record_type, record_id, blob_id, created_at) VALUES ('a', %s, %s, %s, now())",
+            (kind, of, ids[key]),
+        )
+
+    first, second = world.collect(), world.collect()
+
+    assert first.ok, first.error
+    assert (first.acted, second.acted) == (1, 2)
+    assert world.keys() == {"living", "living_variant", "young", "elsewhere"}
+    assert first.detail["also_deleted"] == {
+        "public.active_storage_variant_records": 1,
+        "public.active_storage_attachments": 2,
+    }
+    bucket = world.settings().buckets["uploads"]
+    (blobs_source,) = bucket.sources
+    named = {key for (key,) in world.app(blobs_source.sql)}
+    assert named == {"living", "living_variant", "young"}, "another service's rows name nothing"
+    (rewrite,) = bucket.rewrites
+    untracked = re.fullmatch(rewrite.match, f"variants/living/{'a' * 64}")
+    assert untracked is not None
+    assert rewrite.owner.format(**untracked.groupdict()) == "living"
+
+
+@pytest.mark.thorough
+def test_the_example_of_django_takes_what_was_deleted_softly_and_what_belongs_to_it(
+    world: World,
+) -> None:
+    of_example(world, "filejobs.django.yaml")
+    world.create(
+        "CREATE TABLE shop_attachment (id bigserial PRIMARY KEY, file varchar(100) NOT NULL,"
+        " deleted timestamptz);"
+        " CREATE TABLE shop_attachment_tags (id bigserial PRIMARY KEY,"
+        " attachment_id bigint NOT NULL REFERENCES shop_attachment (id))"
+    )
+    for name, days in (("here.pdf", None), ("young.pdf", 3), ("old.pdf", 31)):
+        world.put(f"media/{name}")
+        world.app(
+            "WITH one AS (INSERT INTO shop_attachment (file, deleted)"
+            " VALUES (%s, now() - %s * interval '1 d') RETURNING id)"
+            " INSERT INTO shop_attachment_tags (attachment_id) SELECT id FROM one",
+            (name, days),
+        )
+    del world.document["buckets"]["uploads"]["sources"]
+
+    outcome = collect_deleted(world)
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["also_deleted"] == {"public.shop_attachment_tags": 1}
+    assert world.keys() == {"media/here.pdf", "media/young.pdf"}
+
+
+# --- through the door ----------------------------------------------------------------------------
+
+
+def live(world: World, job: str) -> Outcome:
+    """A live run of a job that proves what every live run proves."""
+    settings, collector = world.settings(), BY_NAME[job]
+    has = Resources(settings, world.client, cast("Any", None))
+    request = collector.request.model_construct(**dict(settings.jobs[job]))
+    identity = RunIdentity(str(uuid.uuid4()), "test", job, "live", Trigger("cli"), "the test")
+    door = Door(collector, settings, world.client)
+    return conduct(
+        Ticket(identity),
+        world.database,
+        lambda run: collector.run(run, request, has),
+        logging.getLogger("declared"),
+        door=door,
+    )
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("world", ["two databases"], indirect=True)
+def test_the_door_lets_a_declared_table_in_and_refuses_one_that_lacks_what_its_keys_begin_with(
+    photos: World,
+) -> None:
+    deleted_files(photos, transforms=[])
+    photos.adopt()
+    before = photos.keys()
+
+    forgotten = live(photos, "deleted_files")
+
+    assert not forgotten.ok
+    assert "none lies in" in str(forgotten.error)
+    assert "{prepend: " in str(forgotten.error)
+    assert photos.keys() == before
+    assert photos.app("SELECT count(*) FROM photos") == [(5,)]
+
+    deleted_files(photos)
+    mended = live(photos, "deleted_files")
+
+    assert mended.ok, mended.error
+    assert mended.acted == 2
+    assert photos.keys() == {"files/kept", "files/young", "files/held"}
