@@ -192,6 +192,8 @@ class Ending:
                 f"{counted(waiting.count)} must wait until an earlier run has seen them for "
                 f"{in_words(self._request.confirm_after)}: the first of them is due {first_due}"
             )
+        if late := self._books.facts.get("late_landing"):
+            parts.append(f"{counted(late)} came after their row was collected")
         if locked := self._books.totals.classes[LOCKED]:
             parts.append(f"{locked:,} are locked")
         parts += [f"{it.count:,} are put off: {kind}" for kind, it in put_off.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.totals import KEPT, Meaning
+from filejobs_dagster.jobs.late_landings import note_never_arrived
 from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
 from filejobs_dagster.jobs.upload_cleanup.detail import (
     ALREADY_GONE,
@@ -21,6 +22,7 @@ from filejobs_dagster.jobs.upload_cleanup.detail import (
     SUPERSEDED,
     UNSEEN,
 )
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.postgres.transient import trying_again
@@ -44,8 +46,9 @@ LONGEST_REASON = 500
 class Settling:
     """Settles what is known of claimed rows, each while its claim still holds."""
 
-    def __init__(self, books: Bookkeeping, request: Request) -> None:
+    def __init__(self, books: Bookkeeping, request: Request, bucket: str) -> None:
         self._books = books
+        self._bucket = bucket
         self._request = request
 
     def settle(
@@ -92,6 +95,8 @@ class Settling:
             self._count(totals, findings, claims, unanswered)
             events.extend(self._events(findings, claims))
             events.append(self._result(findings, stopped, unanswered))
+            never = [row.key for row, outcome in findings.outcomes if outcome == NEVER_ARRIVED]
+            note_never_arrived(cursor, self._bucket, JOB, never)
 
     def _count(
         self,
