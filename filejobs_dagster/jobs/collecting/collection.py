@@ -329,9 +329,6 @@ class Collection(ABC, Generic[AnyItem]):
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed.
 
-        Rows that stay for their own sake (protected, held, named by other rows) are no failures:
-        the same rows would make a run fail or not by what else happens to be due.
-
         An object that was never there needs no deletion, so it does not show that deleting works:
         with bytes left, only an object that storage let go does.
         """

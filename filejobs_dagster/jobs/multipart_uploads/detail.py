@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
+from filejobs_dagster.jobs.setbacks import GHOST
 from filejobs_dagster.objects.multipart import AbortFate
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ UNDATED = "age unknown"
 REFERENCED = "referenced"
 ENDED = "ended meanwhile"
 UNREADABLE = "parts not readable"
-UNREADABLE_AGAIN = "parts not readable again"
-"""Of those the ones that no earlier run could read either, as the totals have them."""
 UNANSWERED = "unanswered"
 WOULD_ABORT = "would abort"
 DEFERRED = "deferred"
@@ -60,8 +59,13 @@ def note_kept(totals: Totals, key: str, reason: str) -> None:
         totals.note(KEPT + reason, key, Meaning.STAYS)
 
 
-def note_aborted(totals: Totals, key: str, aborted: Aborted, active: datetime | None) -> None:
-    """Count what became of an upload that was to go, whose newest part came at `active`."""
+def note_aborted(
+    totals: Totals, key: str, aborted: Aborted, active: datetime | None, *, ghost: bool = False
+) -> None:
+    """Count what became of an upload that was to go, whose newest part came at `active`.
+
+    A ghost had ended when an earlier run was about to abort it, and was listed all the same.
+    """
     fate = aborted.fate
     totals.claimed += 1
     totals.freed += aborted.bytes_freed
@@ -72,7 +76,14 @@ def note_aborted(totals: Totals, key: str, aborted: Aborted, active: datetime | 
     means = _MEANS.get(fate, Meaning.STAYS)
     sizes = {Meaning.DONE: aborted.bytes_freed, Meaning.LEFT: aborted.bytes_left}
     since = active if means is Meaning.LEFT else None
-    totals.note(fate.value, key, means, size=sizes.get(means), why=aborted.reason, since=since)
+    totals.note(
+        GHOST if ghost else fate.value,
+        key,
+        means,
+        size=sizes.get(means),
+        why=aborted.reason,
+        since=since,
+    )
     if aborted.gone:
         totals.refused_in_a_row = 0
     elif fate is AbortFate.FAILED:

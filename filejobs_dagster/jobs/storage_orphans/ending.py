@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.bookkeeping import LIMIT, nothing_worked
 from filejobs_dagster.book.totals import KEPT
+from filejobs_dagster.jobs.setbacks import GHOST
 from filejobs_dagster.jobs.storage_orphans import detail
 from filejobs_dagster.jobs.storage_orphans.detail import (
     ALREADY_GONE,
     CHANGED,
-    GHOST,
+    FAILED,
     LOCKED,
     UNDECIDED,
     UNSEEN,
@@ -91,7 +92,7 @@ class Ending:
         }
         oldest: datetime | None = None
         # Nobody has decided that these may stay.
-        open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN)]
+        open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN, FAILED)]
         if self._context.live:
             since = (due.since, totals.oldest_left, waiting.seen_since)
             oldest = min(
@@ -135,7 +136,7 @@ class Ending:
             for fate, count in fates.items()
             if fate in (CHANGED, WON_BY_OTHERS) or fate.startswith(KEPT)
         }
-        for kind in (UNDECIDED, UNSEEN, GHOST):
+        for kind in (UNDECIDED, UNSEEN, FAILED, GHOST):
             if kind in put_off:
                 found[kind] = put_off[kind].count
         if GHOST in found:

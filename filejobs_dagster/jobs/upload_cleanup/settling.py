@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.book.totals import KEPT, Meaning
+from filejobs_dagster.book.totals import FAILED_AGAIN, KEPT, Meaning
 from filejobs_dagster.jobs.late_landings import note_never_arrived
 from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
 from filejobs_dagster.jobs.upload_cleanup.detail import (
@@ -108,7 +108,7 @@ class Settling:
         def note(row: Upload, fate: str, why: str | None = None) -> None:
             totals.intended -= 1
             if row.id in written.held:
-                size, means = findings.sizes.get(row.id), MEANS.get(fate, Meaning.LEFT)
+                size, means = findings.sizes.get(row.id), _meaning(fate)
                 totals.note(fate, row.key, means, size=size, why=why)
             else:
                 why = f"was to be written as {fate}"
@@ -123,6 +123,7 @@ class Settling:
         for row, reason in (*findings.failures, *unanswered):
             left = UNSEEN if reason.startswith(UNSEEN) else LEFT
             note(row, DEAD if row.id in written.dead else left, reason)
+            totals.more[FAILED_AGAIN] += left is LEFT and row.failed_before
         for twin in findings.twins:
             totals.show(AMBIGUOUS, twin)
         totals.freed += findings.freed
@@ -215,9 +216,13 @@ class _Written:
 
     def _leave(self, rows: Sequence[tuple[Upload, str]], *, counts: bool) -> None:
         reasons = [(row, _said(reason)) for row, reason in rows]
-        left = leave(self._cursor, reasons, self._request.back_off, counts=counts)
+        left = leave(self._cursor, reasons, self._request.max_attempts, counts=counts)
         self.held |= set(left)
         self.dead |= {row for row, dead in left.items() if dead}
+
+
+def _meaning(fate: str) -> Meaning:
+    return Meaning.PASSED_OVER if fate.startswith(KEPT) else MEANS.get(fate, Meaning.LEFT)
 
 
 def _said(reason: str) -> str:
