@@ -472,6 +472,27 @@ def test_a_locked_version_keeps_its_object_and_the_others_of_the_batch_go(
     assert version in {it for _, it in versions_in(client, locking_bucket)}
 
 
+def test_what_is_dated_anew_by_its_lock_is_locked_and_undecided_only_when_that_is_over(
+    client: S3Client, connection: psycopg.Connection, locking_bucket: str
+) -> None:
+    gate = gate_on(client, connection, locking_bucket)
+    history(client, locking_bucket, "files/a", 1)
+    [(_, version)] = versions_in(client, locking_bucket)
+    hold(client, locking_bucket, "files/a", version)
+    it = seen(client, locking_bucket, "files/a")
+    listed_before = replace(it, modified=it.modified - 60_000)
+
+    locked = gate.remove([listed_before], no_proof_needed, PURGE).locked
+
+    assert locked[b"files/a"].legal_hold is True
+    client.put_object_legal_hold(
+        Bucket=locking_bucket, Key="files/a", VersionId=version, LegalHold={"Status": "OFF"}
+    )
+    removal = gate.remove([listed_before], no_proof_needed, PURGE)
+    assert "only its tags, ACL or lock were changed" in removal.undecided[b"files/a"]
+    assert keys_of(client, locking_bucket) == {"files/a"}
+
+
 # Manner
 
 
