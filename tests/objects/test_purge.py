@@ -493,6 +493,21 @@ def test_what_is_dated_anew_by_its_lock_is_locked_and_undecided_only_when_that_i
     assert keys_of(client, locking_bucket) == {"files/a"}
 
 
+def test_the_version_that_was_seen_tells_the_same_object_whatever_its_time_says(
+    client: S3Client, gate: Gate, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a", 1)
+    [(_, version)] = versions_in(client, versioned_bucket)
+    it = seen(client, versioned_bucket, "files/a")
+    dated_anew = replace(it, modified=it.modified + 60_000)
+    another = replace(dated_anew, seen_as="another")
+
+    assert b"files/a" in gate.remove([dated_anew], no_proof_needed, PURGE).undecided
+    assert b"files/a" in gate.remove([another], no_proof_needed, PURGE).changed
+    removal = gate.remove([replace(dated_anew, seen_as=version)], no_proof_needed, PURGE)
+    assert removal.purged == {b"files/a": 1}
+
+
 # Manner
 
 
