@@ -195,7 +195,8 @@ class World:
         )
 
     def _change(self, key: str) -> None:
-        client, of = self.installation.client, {"Bucket": self.installation.bucket, "Key": key}
+        client = self.installation.client
+        of: Any = {"Bucket": self.installation.bucket, "Key": key}
         if self.touch == "tags":
             client.put_object_tagging(**of, Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
         elif self.touch == "acl":

@@ -156,6 +156,8 @@ class Collection(ABC, Generic[AnyItem]):
         for batch in self._batches(begins, before):
             work(batch, begins, before)
             self._say()
+        if self._books.stopped is None:
+            self._setbacks.forget_old()
 
     def _batches(self, begins: datetime, before: datetime) -> Iterator[list[AnyItem]]:
         """Rows that may go, oldest first, until nothing is due or a limit says stop.

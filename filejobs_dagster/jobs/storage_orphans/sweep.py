@@ -10,6 +10,7 @@ from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.sides import AWS
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
+from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
 from filejobs_dagster.jobs.storage_orphans.detail import detail_of
@@ -273,6 +274,7 @@ class Sweep:
             self._ticker.objects("marking", marked, portion[-1].key)
         self._books.facts["late_landing"] = late
         self._books.facts["marks_cleared"] = self._marks.clear_unseen(at)
+        Setbacks(self._context, self._storage.entry).forget_old()
         with self._context.database.transaction(self._context.connection) as cursor:
             self._books.advance(cursor)
             self._marks.note_pass(cursor, at, numbers, made.found.bytes)
