@@ -9,7 +9,7 @@ import psycopg
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.book.outcomes import WHY_STOPPED
-from filejobs_dagster.book.totals import MOST_REFUSED_IN_A_ROW
+from filejobs_dagster.book.totals import FAILED_AGAIN, MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.ledger.outcome import Outcome, none_went
 from filejobs_dagster.ledger.progress import GivenUp
@@ -362,16 +362,20 @@ def nothing_worked(
 ) -> str | None:
     """A run in which every item failed has failed.
 
+    What failed before says nothing new: it makes the job late, and fails no run. Nor does what
+    stays for its own sake, such as a row that is protected or that others name: the same items
+    would make a run fail or not by what else happens to be due.
+
     Args:
         totals: What it reached.
         worked: Items that show that it works.
-        failed: Items that do not.
+        failed: Items that do not, those included that failed before.
         what: The sentence up to the classes.
         advice: What to check.
 
     Returns:
         Its error; None when something worked, or nothing failed.
     """
-    if worked or not failed:
+    if worked or failed <= totals.more[FAILED_AGAIN]:
         return None
     return f"{what} ({totals.in_words()}). See the samples in the record; check {advice}."

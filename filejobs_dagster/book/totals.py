@@ -28,6 +28,10 @@ SAMPLE = 20
 MOST_REFUSED_IN_A_ROW = 10
 """So many objects that storage refuses one after the other are no poison items any more."""
 
+FAILED_AGAIN = "failed again"
+"""Of the items that failed, or were passed over, those that did so in an earlier run, as the totals
+have them."""
+
 KEPT = "kept: "
 """In front of the reason for which the gate does not let an object go."""
 

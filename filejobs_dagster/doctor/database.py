@@ -48,6 +48,7 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("watched_database", ("SELECT", "INSERT", "UPDATE")),
     ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("hold", ("SELECT",)),
+    ("never_arrived", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("setback", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("http_start", ("SELECT", "INSERT", "DELETE")),
     ("alert_condition", ("SELECT", "INSERT", "UPDATE", "DELETE")),

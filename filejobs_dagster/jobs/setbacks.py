@@ -2,7 +2,8 @@
 
 A failure that concerns one item must not keep the others waiting, in this run or in the next. So it
 is written down; the item is passed over until its pause has ended, and then tried after all that
-never failed.
+never failed. Every job makes the same pauses. What fails again says nothing new of the storage:
+such items make a job late (*behind*), and fail no run.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
+    import psycopg
+    from psycopg.rows import TupleRow
+
     from filejobs_dagster.jobs.context import RunContext
 
 WAITS = "waits after a failure"
 """The class of an item whose pause has not ended: due, and passed over."""
+
+GHOST = "ghost"
+"""The class, and how the reason begins, of what is listed run after run, and what nobody finds
+who asks for it."""
 
 FIRST_PAUSE = timedelta(minutes=5)
 LONGEST_PAUSE = timedelta(days=1)
@@ -30,27 +38,40 @@ MOST_REASON = 500
 FORGOTTEN_AFTER = timedelta(days=90)
 """What was not tried for so long is there no more, or was taken by others."""
 
+
+def pause(attempts: str) -> str:
+    """The pause after so many failed attempts, in SQL; half of it may be left out by chance.
+
+    So items do not move in step. Twenty doublings are longer than any pause, and still an interval.
+
+    Args:
+        attempts: An SQL expression: how many, 1 after the first.
+    """
+    first, longest = (
+        f"interval '{it.total_seconds():.0f} s'" for it in (FIRST_PAUSE, LONGEST_PAUSE)
+    )
+    doubled = f"{first} * power(2, least(20, greatest(0, {attempts} - 1)))"
+    return f"least({longest}, {doubled}) * (0.5 + random() / 2)"
+
+
 _ANY = "SELECT EXISTS (SELECT FROM setback WHERE job = %(job)s AND place = %(place)s)"
 
 _KNOWN = """
-SELECT item, attempts, not_before
+SELECT item, attempts, not_before, reason
   FROM setback
  WHERE job = %(job)s AND place = %(place)s AND item = ANY(%(items)s)
 """
 
-# Up to half of the pause is left out by chance, so that items do not move in step.
-_RECORD = """
+_RECORD = f"""
 INSERT INTO setback AS known (job, place, item, reason, not_before)
-SELECT %(job)s, %(place)s, item, reason, clock_timestamp() + %(first)s
+SELECT %(job)s, %(place)s, item, reason, clock_timestamp() + {pause("1")}
   FROM unnest(%(items)s::bytea[], %(reasons)s::text[]) AS failed (item, reason)
     ON CONFLICT (job, place, item) DO UPDATE
    SET attempts   = known.attempts + 1,
        last_at    = clock_timestamp(),
        reason     = excluded.reason,
-       not_before = clock_timestamp()
-                    + least(%(longest)s, %(first)s * power(2, least(20, known.attempts)))
-                    * (0.5 + random() / 2)
-"""
+       not_before = clock_timestamp() + {pause("known.attempts + 1")}
+"""  # noqa: S608 (our own text)
 
 _FORGET = """
 DELETE FROM setback
@@ -70,10 +91,17 @@ class Setback:
     Attributes:
         attempts: How often it was tried in vain.
         not_before: When its pause ends, by the database's clock.
+        reason: Why, the last time.
     """
 
     attempts: int
     not_before: datetime
+    reason: str
+
+    @property
+    def ghost(self) -> bool:
+        """True when it was listed, and was not there."""
+        return self.reason.startswith(GHOST)
 
 
 class Setbacks:
@@ -101,28 +129,27 @@ class Setbacks:
             if self._none:
                 return {}
             cursor.execute(_KNOWN, {**self._who, "items": list(items)})
-            return {bytes(row[0]): Setback(row[1], row[2]) for row in cursor.fetchall()}
+            return {bytes(row[0]): Setback(*row[1:]) for row in cursor.fetchall()}
 
     def settle(self, failed: Mapping[bytes, str], gone: Collection[bytes]) -> None:
         """Write down what failed, each with a sanitised reason, and forget what went."""
         if not (self._context.live and (failed or (gone and not self._none))):
             return
         with self._context.database.transaction(self._context.connection) as cursor:
-            if gone:
-                cursor.execute(_FORGET, {**self._who, "items": list(gone)})
-            if failed:
-                reasons = [each.replace("\x00", "")[:MOST_REASON] for each in failed.values()]
-                cursor.execute(
-                    _RECORD,
-                    {
-                        **self._who,
-                        "items": list(failed),
-                        "reasons": reasons,
-                        "first": FIRST_PAUSE,
-                        "longest": LONGEST_PAUSE,
-                    },
-                )
+            self.write(cursor, failed, gone)
+
+    def write(
+        self,
+        cursor: psycopg.Cursor[TupleRow],
+        failed: Mapping[bytes, str],
+        gone: Collection[bytes],
+    ) -> None:
+        """The same, in the caller's transaction."""
+        if gone:
+            cursor.execute(_FORGET, {**self._who, "items": list(gone)})
         if failed:
+            reasons = [each.replace("\x00", "")[:MOST_REASON] for each in failed.values()]
+            cursor.execute(_RECORD, {**self._who, "items": list(failed), "reasons": reasons})
             self._none = False
 
     def forget_old(self) -> None:

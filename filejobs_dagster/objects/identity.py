@@ -73,7 +73,7 @@ class Found(Protocol):
 def expected(orphan: Expected) -> Seen:
     """What was seen of an object when it was judged."""
     modified = orphan.modified if orphan.modified >= 0 else None
-    return Seen(orphan.etag, orphan.size, modified, orphan.version)
+    return Seen(orphan.etag, orphan.size, modified, orphan.version or orphan.seen_as)
 
 
 def found(it: Found, version: str | None = None) -> Seen:

@@ -183,10 +183,17 @@ class Judgement(LastQuestion):
             )
         self.seen[key] = sighting
         orphan = self._expected[key]
-        same = compare(expected(orphan), found(sighting, sighting.version))
-        if not same.same:
-            return Verdict(_FATES[same.word], same.why)
-        return self._locked(key)
+        return self._verdict(key, compare(expected(orphan), found(sighting, sighting.version)))
+
+    def _verdict(self, key: str, same: Comparison) -> Verdict | None:
+        """What a lock keeps is locked, also where nobody can tell whether it is the same object.
+
+        Some servers date an object anew when it is locked after its upload.
+        """
+        locked = None if same.word == "another" else self._locked(key)
+        if locked is not None or same.same:
+            return locked
+        return Verdict(_FATES[same.word], same.why)
 
     def _locked(self, key: str) -> Verdict | None:
         sighting = self.seen[key]
@@ -209,7 +216,7 @@ class Judgement(LastQuestion):
             compared = dict(zip(doubtful, pool.map(self._as_listed, doubtful), strict=True))
         for key, same in compared.items():
             del self._verdicts[key]
-            verdict = self._locked(key) if same.same else Verdict(_FATES[same.word], same.why)
+            verdict = self._verdict(key, same)
             if verdict is not None:
                 self._verdicts[key] = verdict
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
+    from filejobs_dagster.book.outcomes import Locked
     from filejobs_dagster.objects.fates import Fates
     from filejobs_dagster.objects.judgement import LastQuestion
     from filejobs_dagster.objects.targets import Expected
@@ -143,10 +144,22 @@ class Purging:
         for (text, expected), versions in zip(ours, found, strict=True):
             verdict = _first_look(None if self._whole else expected, versions)
             if isinstance(verdict, Verdict):
-                self._fates.settle(expected.key, verdict)
+                lock = self._lock_of_undecided(text, verdict, versions)
+                if lock is not None:
+                    verdict = Verdict(Fate.LOCKED, str(lock))
+                self._fates.settle(expected.key, verdict, lock)
                 continue
             current, older, complete = verdict
             yield _Key(text, expected, current, older, complete)
+
+    def _lock_of_undecided(
+        self, key: str, verdict: Verdict, versions: VersionsOfKey | StorageError
+    ) -> Locked | None:
+        """What keeps the current version, where nobody can tell whether it is the one expected."""
+        if verdict.fate is not Fate.UNDECIDED or isinstance(versions, StorageError):
+            return None
+        current = next(it for it in versions.versions if it.latest)
+        return lock_of(self._client, self._bucket, key, current.identifier)
 
     def _versions_of(self, orphan: tuple[str, Expected]) -> VersionsOfKey | StorageError:
         return versions_of(self._client, self._bucket, orphan[0], most=MOST_AT_ONCE)

@@ -27,6 +27,8 @@ class Expected:
         owners: The keys that the object is derived from: while one of them is referenced, it stays.
         version: Exactly this version is looked at and removed, whatever stands above it; None for
             the current one, in the manner of the bucket.
+        seen_as: The version that was the current one when it was looked at; None when nobody knows.
+            It tells the same object from another, whatever their times say.
     """
 
     key: bytes
@@ -35,6 +37,7 @@ class Expected:
     modified: int
     owners: tuple[str, ...] = ()
     version: str | None = None
+    seen_as: str | None = None
 
 
 @dataclass(frozen=True)

@@ -472,6 +472,42 @@ def test_a_locked_version_keeps_its_object_and_the_others_of_the_batch_go(
     assert version in {it for _, it in versions_in(client, locking_bucket)}
 
 
+def test_what_is_dated_anew_by_its_lock_is_locked_and_undecided_only_when_that_is_over(
+    client: S3Client, connection: psycopg.Connection, locking_bucket: str
+) -> None:
+    gate = gate_on(client, connection, locking_bucket)
+    history(client, locking_bucket, "files/a", 1)
+    [(_, version)] = versions_in(client, locking_bucket)
+    hold(client, locking_bucket, "files/a", version)
+    it = seen(client, locking_bucket, "files/a")
+    listed_before = replace(it, modified=it.modified - 60_000)
+
+    locked = gate.remove([listed_before], no_proof_needed, PURGE).locked
+
+    assert locked[b"files/a"].legal_hold is True
+    client.put_object_legal_hold(
+        Bucket=locking_bucket, Key="files/a", VersionId=version, LegalHold={"Status": "OFF"}
+    )
+    removal = gate.remove([listed_before], no_proof_needed, PURGE)
+    assert "only its tags, ACL or lock were changed" in removal.undecided[b"files/a"]
+    assert keys_of(client, locking_bucket) == {"files/a"}
+
+
+def test_the_version_that_was_seen_tells_the_same_object_whatever_its_time_says(
+    client: S3Client, gate: Gate, versioned_bucket: str
+) -> None:
+    history(client, versioned_bucket, "files/a", 1)
+    [(_, version)] = versions_in(client, versioned_bucket)
+    it = seen(client, versioned_bucket, "files/a")
+    dated_anew = replace(it, modified=it.modified + 60_000)
+    another = replace(dated_anew, seen_as="another")
+
+    assert b"files/a" in gate.remove([dated_anew], no_proof_needed, PURGE).undecided
+    assert b"files/a" in gate.remove([another], no_proof_needed, PURGE).changed
+    removal = gate.remove([replace(dated_anew, seen_as=version)], no_proof_needed, PURGE)
+    assert removal.purged == {b"files/a": 1}
+
+
 # Manner
 
 

@@ -93,7 +93,7 @@ def test_only_what_waits_is_advised_of_shorter_units_than_days() -> None:
     }
     assert {name for name, said in advice.items() if "write 5s, 5m or 5h" in said} == {
         *("connect_timeout", "statement_timeout", "lock_timeout", "max_runtime", "stale_after"),
-        *("wait_for_transactions", "retry_after", "retry_at_most", "pin_grace", "max_pin_age"),
+        *("wait_for_transactions", "pin_grace", "max_pin_age"),
         *("repeat_after", "recovered_after", "stuck_after", "queued_longer_than", "max_time"),
     }
     assert {name for name, said in advice.items() if "write 5d" in said} == {

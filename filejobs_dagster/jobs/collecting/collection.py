@@ -156,6 +156,8 @@ class Collection(ABC, Generic[AnyItem]):
         for batch in self._batches(begins, before):
             work(batch, begins, before)
             self._say()
+        if self._books.stopped is None:
+            self._setbacks.forget_old()
 
     def _batches(self, begins: datetime, before: datetime) -> Iterator[list[AnyItem]]:
         """Rows that may go, oldest first, until nothing is due or a limit says stop.
@@ -328,9 +330,6 @@ class Collection(ABC, Generic[AnyItem]):
 
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed.
-
-        Rows that stay for their own sake (protected, held, named by other rows) are no failures:
-        the same rows would make a run fail or not by what else happens to be due.
 
         An object that was never there needs no deletion, so it does not show that deleting works:
         with bytes left, only an object that storage let go does.

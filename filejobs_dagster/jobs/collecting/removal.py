@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from filejobs_dagster.book.outcomes import (
@@ -12,14 +13,23 @@ from filejobs_dagster.book.outcomes import (
     StorageRejected,
 )
 from filejobs_dagster.book.totals import Meaning
-from filejobs_dagster.jobs.collecting.detail import BYTES_LEFT, DERIVED, class_of
+from filejobs_dagster.jobs.collecting.detail import (
+    BYTES_LEFT,
+    DERIVED,
+    NEVER_ARRIVED,
+    class_of,
+)
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.late_landings import note_never_arrived
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.objects.measure import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import psycopg
+    from psycopg.rows import TupleRow
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.collecting.storage import Storage
@@ -191,7 +201,15 @@ class Removal:
         self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
     ) -> None:
         """Write what became of the intent."""
-        self._books.commit_result(self._result(absent, outcomes, **facts))
+        self._books.commit_result(
+            self._result(absent, outcomes, **facts), partial(self._remember, absent=absent)
+        )
+
+    def _remember(self, cursor: psycopg.Cursor[TupleRow], absent: Sequence[str]) -> None:
+        """The bytes of an upload may still come; a file's whose object is missing will not."""
+        if self._absent == NEVER_ARRIVED:
+            job = self._context.identity.job
+            note_never_arrived(cursor, self._storage.bucket, job, absent)
 
     def _result(
         self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
@@ -232,7 +250,8 @@ class Removal:
             self.note(BYTES_LEFT, key, Meaning.LEFT, why=stopped.reason)
         self._books.stopped = WHY_STOPPED[stopped.kind]
         unwritten = self._books.try_result(
-            self._result(absent, done, left=left, stopped=stopped.reason)
+            self._result(absent, done, left=left, stopped=stopped.reason),
+            partial(self._remember, absent=absent),
         )
         raise JobFailed(
             f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} objects in batch "

@@ -21,6 +21,7 @@ from filejobs_dagster.jobs.multipart_uploads.detail import (
     as_item,
     note_aborted,
 )
+from filejobs_dagster.jobs.setbacks import GHOST
 from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.multipart import AbortFate
 
@@ -85,6 +86,7 @@ class Aborts:
         self._context.prove_alive()
         self._intend(batch)
         fates: list[tuple[MultipartUpload, Aborted]] = []
+        known = self._setbacks.known([as_item(due.upload) for due in batch])
         for number, due in enumerate(batch):
             if time.monotonic() >= self._ends_at:
                 self._books.stopped = MAX_RUNTIME
@@ -94,7 +96,14 @@ class Aborts:
                 aborted = self._abort(due)
             except DeletionStopped as stopped:
                 self._stop(fates, due, batch[number + 1 :], stopped)
-            note_aborted(self._books.totals, due.upload.key, aborted, due.active)
+            before = known.get(as_item(due.upload))
+            note_aborted(
+                self._books.totals,
+                due.upload.key,
+                aborted,
+                due.active,
+                ghost=_had_ended(aborted) and before is not None and before.ghost,
+            )
             fates.append((due.upload, aborted))
             if self._books.totals.refused_in_a_row >= MOST_REFUSED_IN_A_ROW:
                 self._refuse(fates, batch[number + 1 :], aborted)
@@ -103,15 +112,19 @@ class Aborts:
 
     def _settle(self, fates: Sequence[tuple[MultipartUpload, Aborted]]) -> None:
         """Remember what failed for the next runs; what is there no more is forgotten."""
-        self._setbacks.settle(
-            {
-                as_item(upload): aborted.reason or aborted.fate.value
-                for upload, aborted in fates
-                # Parts that were on their way when it was aborted are the next run's, at once.
-                if aborted.fate is AbortFate.FAILED
-            },
-            [as_item(upload) for upload, aborted in fates if aborted.gone],
-        )
+        failed = {
+            as_item(upload): aborted.reason or aborted.fate.value
+            for upload, aborted in fates
+            # Parts that were on their way when it was aborted are the next run's, at once.
+            if aborted.fate is AbortFate.FAILED
+        }
+        ended = {
+            as_item(upload): f"{GHOST}: its parts are listed, and an abort finds no upload"
+            for upload, aborted in fates
+            if _had_ended(aborted)
+        }
+        gone = [as_item(upload) for upload, aborted in fates if aborted.gone]
+        self._setbacks.settle(failed | ended, [item for item in gone if item not in ended])
 
     def defer(
         self, rest: Sequence[Due], fate: str = DEFERRED, means: Meaning = Meaning.DEFERRED
@@ -203,6 +216,11 @@ class Aborts:
             ],
             **facts,
         )
+
+
+def _had_ended(aborted: Aborted) -> bool:
+    """True when it was gone without us: where it is listed once more, it is a ghost."""
+    return aborted.gone and aborted.fate is not AbortFate.ABORTED
 
 
 def named(upload: MultipartUpload) -> dict[str, str]:

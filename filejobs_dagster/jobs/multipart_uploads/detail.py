@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
+from filejobs_dagster.jobs.setbacks import GHOST
 from filejobs_dagster.objects.multipart import AbortFate
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ UNDATED = "age unknown"
 REFERENCED = "referenced"
 ENDED = "ended meanwhile"
 UNREADABLE = "parts not readable"
-UNREADABLE_AGAIN = "parts not readable again"
-"""Of those the ones that no earlier run could read either, as the totals have them."""
 UNANSWERED = "unanswered"
 WOULD_ABORT = "would abort"
 DEFERRED = "deferred"
@@ -61,8 +60,13 @@ def note_kept(totals: Totals, key: str, reason: str) -> None:
         totals.note(KEPT + reason, key, Meaning.STAYS)
 
 
-def note_aborted(totals: Totals, key: str, aborted: Aborted, active: datetime | None) -> None:
-    """Count what became of an upload that was to go, whose newest part came at `active`."""
+def note_aborted(
+    totals: Totals, key: str, aborted: Aborted, active: datetime | None, *, ghost: bool = False
+) -> None:
+    """Count what became of an upload that was to go, whose newest part came at `active`.
+
+    A ghost had ended when an earlier run was about to abort it, and was listed all the same.
+    """
     fate = aborted.fate
     totals.claimed += 1
     totals.freed += aborted.bytes_freed
@@ -73,7 +77,14 @@ def note_aborted(totals: Totals, key: str, aborted: Aborted, active: datetime | 
     means = _MEANS.get(fate, Meaning.STAYS)
     sizes = {Meaning.DONE: aborted.bytes_freed, Meaning.LEFT: aborted.bytes_left}
     since = active if means is Meaning.LEFT else None
-    totals.note(fate.value, key, means, size=sizes.get(means), why=aborted.reason, since=since)
+    totals.note(
+        GHOST if ghost else fate.value,
+        key,
+        means,
+        size=sizes.get(means),
+        why=aborted.reason,
+        since=since,
+    )
     if aborted.gone:
         totals.refused_in_a_row = 0
     elif fate is AbortFate.FAILED:
@@ -146,6 +157,10 @@ CLASSES: Mapping[str, str] = {
     ),
     "parts left": "aborted, and parts are still listed. The next run takes them",
     "failed": "storage refused this one, with its reason; the others went on",
+    "ghost": (
+        "it was not there when an earlier run asked for it, and is listed all the same. Where "
+        "nothing else goes, the pass is no sweep and has a `finding`"
+    ),
     "parts not readable": "storage did not list its parts, so nothing was decided",
     "unanswered": "no answer came to the abort: it may be gone",
     "deferred": "due, and left because of `limit` or `max_runtime`",

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.outcomes import StorageRejected
-from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
     ENDED,
     UNDATED,
     UNREADABLE,
-    UNREADABLE_AGAIN,
     YOUNG,
     as_item,
     note_kept,
 )
+from filejobs_dagster.jobs.setbacks import GHOST
 from filejobs_dagster.objects.heads import THREADS
 from filejobs_dagster.objects.multipart import MultipartUpload, Parts, PartsUnknown, list_parts
 from filejobs_dagster.objects.multipart.bodies import leave_out_echoes
@@ -134,12 +134,18 @@ class Judge:
         self, uploads: Sequence[MultipartUpload], *, ended_counts: bool = True
     ) -> list[tuple[MultipartUpload, Parts]]:
         found: list[tuple[MultipartUpload, Parts]] = []
-        unreadable: dict[bytes, str] = {}
-        for upload, parts in zip(uploads, self._ask(uploads), strict=True):
+        failed: dict[bytes, str] = {}
+        answers = dict(zip(uploads, self._ask(uploads), strict=True))
+        known = self._setbacks.known(
+            [as_item(upload) for upload, parts in answers.items() if not isinstance(parts, Parts)]
+        )
+        for upload, parts in answers.items():
+            before = known.get(as_item(upload))
             if isinstance(parts, Parts):
                 found.append((upload, parts))
             elif isinstance(parts, PartsUnknown):
-                unreadable[as_item(upload)] = str(parts.error)
+                failed[as_item(upload)] = str(parts.error)
+                self._totals.more[FAILED_AGAIN] += before is not None
                 self._totals.note(
                     UNREADABLE,
                     upload.key,
@@ -148,9 +154,10 @@ class Judge:
                     since=upload.initiated,
                 )
             elif ended_counts:
-                self._totals.note(ENDED, upload.key, Meaning.STAYS)
-        self._totals.more[UNREADABLE_AGAIN] += len(self._setbacks.known(unreadable))
-        self._setbacks.settle(unreadable, ())
+                failed[as_item(upload)] = f"{GHOST}: it is listed, and has no list of parts"
+                again = before is not None and before.ghost
+                self._totals.note(GHOST if again else ENDED, upload.key, Meaning.STAYS)
+        self._setbacks.settle(failed, ())
         return found
 
     def _ask(self, uploads: Sequence[MultipartUpload]) -> list[Parts | PartsUnknown | None]:

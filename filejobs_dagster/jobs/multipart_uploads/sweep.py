@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
 from filejobs_dagster.book.outcomes import StorageRejected
-from filejobs_dagster.book.totals import Meaning, Totals
+from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning, Totals
 from filejobs_dagster.door.server import BLIND
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts
@@ -17,7 +17,6 @@ from filejobs_dagster.jobs.multipart_uploads.detail import (
     ENDED,
     REFERENCED,
     UNDATED,
-    UNREADABLE_AGAIN,
     WOULD_ABORT,
     as_item,
     detail_of,
@@ -25,7 +24,7 @@ from filejobs_dagster.jobs.multipart_uploads.detail import (
 )
 from filejobs_dagster.jobs.multipart_uploads.judging import Judge
 from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
-from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
+from filejobs_dagster.jobs.setbacks import GHOST, WAITS, Setbacks
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.client import check_access
@@ -69,7 +68,6 @@ class Sweep:
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
         self._setbacks = Setbacks(context, storage.entry)
         self._again: list[Due] = []
-        self._failed_again = 0
         self._listed = 0
         self._finding: str | None = None
 
@@ -238,7 +236,7 @@ class Sweep:
             else:
                 aborts.defer(batch)
         if self._again:
-            self._failed_again = self._books.totals.left - failed_before
+            self._books.totals.more[FAILED_AGAIN] += self._books.totals.left - failed_before
             self._books.commit()
 
     def _act(self, due: Sequence[Due], aborts: Aborts) -> None:
@@ -289,7 +287,7 @@ class Sweep:
         return books.outcome(
             oldest_left=None if active is None else active + self._request.idle_for,
             went=gone(totals),
-            dropped={UNDATED: totals.classes[UNDATED]},
+            dropped={word: totals.classes[word] for word in (UNDATED, GHOST)},
             finding=self._finding,
             error=self._nothing_worked(),
             explained=explained,
@@ -316,11 +314,10 @@ class Sweep:
         return "; ".join(parts) + "."
 
     def _nothing_worked(self) -> str | None:
-        """A run in which every item failed has failed; a failure that is known says nothing new."""
+        """A run in which every item failed has failed."""
         totals = self._books.totals
-        known = self._failed_again + totals.classes[WAITS] + totals.more[UNREADABLE_AGAIN]
         # Of what has no date nobody knows whether it is due.
-        failed = totals.left + totals.passed_over - known - totals.classes[UNDATED]
+        failed = totals.left + totals.passed_over - totals.classes[WAITS] - totals.classes[UNDATED]
         worked = gone(totals) + totals.classes[WOULD_ABORT]
         if not totals.left:
             # Nothing was to be aborted: that parts were read at all shows that it works.

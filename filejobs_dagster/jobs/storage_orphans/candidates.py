@@ -115,7 +115,7 @@ class Aside:
     Attributes:
         key: Its bytes.
         reason: Why.
-        not_before: When to try again; None for the next run.
+        not_before: The end of a lock; None where its pause says when to try again.
     """
 
     key: bytes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.outcomes import Fate
-from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
+from filejobs_dagster.book.totals import FAILED_AGAIN, KEPT, ItemsDetail, Meaning
+from filejobs_dagster.jobs.setbacks import GHOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,6 @@ ALREADY_GONE = Fate.ALREADY_GONE.value
 CHANGED = "changed meanwhile"
 UNDECIDED = Fate.UNDECIDED.value
 UNSEEN = Fate.UNSEEN.value
-GHOST = "ghost"
-"""The listing shows it run after run, and a HEAD says that there is no such object."""
 LOCKED = Fate.LOCKED.value
 FAILED = Fate.FAILED.value
 WON_BY_OTHERS = "being referenced"
@@ -77,6 +76,8 @@ def note_outcomes(
             means = _MEANS.get(it.fate, Meaning.STAYS)
             fate = GHOST if _is_ghost(it, before) else _class_of(it)
             totals.note(fate, it.key, means, why=_why(it))
+            if it.fate is Fate.FAILED and before.get(it.key) == FAILED:
+                totals.more[FAILED_AGAIN] += 1
     # A batch of which storage let anything go begins the count anew, whatever else it refused.
     in_a_row = totals.refused_in_a_row + len(refused(outcomes, before))
     totals.refused_in_a_row = 0 if outcomes.let_go else in_a_row
@@ -85,10 +86,15 @@ def note_outcomes(
 def refused(outcomes: Outcomes[bytes], before: Mapping[bytes, str]) -> dict[bytes, str]:
     """What storage refused, with reasons; `before` as in `note_outcomes`.
 
-    What an earlier run could not look at says nothing new of the server.
+    What an earlier run could not look at or delete either says nothing new of the server.
     """
-    unseen = {key: why for key, why in outcomes.unseen.items() if before.get(key) != UNSEEN}
-    return outcomes.failed | unseen
+    found = {FAILED: outcomes.failed, UNSEEN: outcomes.unseen}
+    return {
+        key: why
+        for kind, reasons in found.items()
+        for key, why in reasons.items()
+        if before.get(key) != kind
+    }
 
 
 def _is_ghost(it: ItemOutcome[bytes], before: Mapping[bytes, str]) -> bool:
@@ -195,6 +201,10 @@ FIELDS: Mapping[str, str] = {
         "whether it stopped, or a live run would have stopped, while more was due: `limit`, "
         "`max_runtime`, `older transactions`, `breakers: …`, or what refused"
     ),
+    "late_landing": (
+        "orphans that are uploads whose bytes came after their row had been collected without an "
+        "object, within 30 days"
+    ),
     "waited_for": "the transactions that a batch was left for",
     "swept": (
         "true: a live run, nothing that was due is left, and there is no `finding`. Waiting and "
@@ -211,8 +221,8 @@ FIELDS: Mapping[str, str] = {
     "bytes_freed": "live: bytes that are free now",
     "objects_left": "live: orphans that storage did not let go, or whose result is not written yet",
     "put_off": (
-        "live: orphans that are not tried again yet, by the reason: `undecided`, `cannot be "
-        "looked at`, `ghost`"
+        "live: orphans that are not tried again yet, by the reason: `failed`, `undecided`, "
+        "`cannot be looked at`, `ghost`"
     ),
     "finding": (
         "live: why the pass is no sweep, although nothing stopped it: every candidate dropped "

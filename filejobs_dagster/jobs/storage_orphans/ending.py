@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.bookkeeping import LIMIT, nothing_worked
 from filejobs_dagster.book.totals import KEPT
+from filejobs_dagster.jobs.setbacks import GHOST
 from filejobs_dagster.jobs.storage_orphans import detail
 from filejobs_dagster.jobs.storage_orphans.detail import (
     ALREADY_GONE,
     CHANGED,
-    GHOST,
+    FAILED,
     LOCKED,
     UNDECIDED,
     UNSEEN,
@@ -91,7 +92,7 @@ class Ending:
         }
         oldest: datetime | None = None
         # Nobody has decided that these may stay.
-        open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN)]
+        open_ones = [it for kind, it in put_off.items() if kind in (UNDECIDED, UNSEEN, FAILED)]
         if self._context.live:
             since = (due.since, totals.oldest_left, waiting.seen_since)
             oldest = min(
@@ -135,7 +136,7 @@ class Ending:
             for fate, count in fates.items()
             if fate in (CHANGED, WON_BY_OTHERS) or fate.startswith(KEPT)
         }
-        for kind in (UNDECIDED, UNSEEN, GHOST):
+        for kind in (UNDECIDED, UNSEEN, FAILED, GHOST):
             if kind in put_off:
                 found[kind] = put_off[kind].count
         if GHOST in found:
@@ -192,6 +193,8 @@ class Ending:
                 f"{counted(waiting.count)} must wait until an earlier run has seen them for "
                 f"{in_words(self._request.confirm_after)}: the first of them is due {first_due}"
             )
+        if late := self._books.facts.get("late_landing"):
+            parts.append(f"{counted(late)} came after their row was collected")
         if locked := self._books.totals.classes[LOCKED]:
             parts.append(f"{locked:,} are locked")
         parts += [f"{it.count:,} are put off: {kind}" for kind, it in put_off.items()]

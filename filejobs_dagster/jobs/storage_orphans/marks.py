@@ -356,7 +356,7 @@ class Marks:
             cursor.execute(
                 statements.CLEAR, {**self._values, "after": after, "through": through, "at": at}
             )
-            return cursor.rowcount
+            return int(one(cursor)[0])
 
     def _steps(self) -> Iterator[tuple[bytes, bytes]]:
         """Ranges of keys, (from, through], that together hold every candidate there is."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,10 +12,10 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.outcomes import DeletionStopped, Fate, Outcomes
 from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.setbacks import GHOST, LONGEST_PAUSE, Setbacks
 from filejobs_dagster.jobs.storage_orphans import detail
 from filejobs_dagster.jobs.storage_orphans.candidates import Aside
 from filejobs_dagster.jobs.storage_orphans.detail import (
-    GHOST,
     UNANSWERED,
     WON_BY_OTHERS,
     note_outcomes,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
-    from filejobs_dagster.book.outcomes import StopKind
+    from filejobs_dagster.book.outcomes import ItemOutcome, StopKind
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.candidates import Intended
@@ -52,13 +51,6 @@ OLDER_TRANSACTIONS = "older transactions"
 WHY_STOPPED: Mapping[StopKind, str] = book.WHY_STOPPED | {
     "verification": "what storage had reported as deleted was still there"
 }
-
-LOOK_AT_A_HOLD_AGAIN = timedelta(days=1)
-"""A legal hold has no end of its own, and asking every hour would be noise."""
-
-LATEST_AGAIN = timedelta(days=30)
-"""What could not be decided is looked at again after as long as it has been an orphan already, so
-later and later: a day after the first time at the earliest, and at the latest after so long."""
 
 BETWEEN_PROOFS = 5.0
 """Seconds between two proofs that the run is alive, while it waits."""
@@ -99,6 +91,7 @@ class Drain:
         self._books = books
         self._marks = marks
         self._means = means
+        self._setbacks = Setbacks(context, storage.entry)
         self._taken = 0
         self._said_at = 0.0
 
@@ -244,9 +237,7 @@ class Drain:
     def _settle(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
         """Write what became of the intent: marks, totals and audit in one transaction."""
         event = self._count(intended, outcomes)
-        self._books.commit_result(
-            event, partial(self._settle_marks, intended=intended, outcomes=outcomes)
-        )
+        self._books.commit_result(event, partial(self._settle_marks, outcomes=outcomes))
 
     def _count(
         self, intended: Sequence[Intended], outcomes: Outcomes[bytes], **facts: object
@@ -262,19 +253,19 @@ class Drain:
     def _settle_marks(
         self,
         cursor: psycopg.Cursor[psycopg.rows.TupleRow],
-        intended: Sequence[Intended],
         outcomes: Outcomes[bytes],
         unasked: Sequence[bytes] = (),
     ) -> None:
         # Whoever referred to one of these would lose it when the deletion still arrives, so they
         # stay refused until a later run has looked what became of them.
-        self._marks.keep_intent(cursor, {it.key: it.reason for it in outcomes if it.unsettled})
+        unsettled = {it.key: _reason(it) for it in outcomes if it.unsettled}
+        self._marks.keep_intent(cursor, unsettled)
         settled = Outcomes(tuple(it for it in outcomes if not it.unsettled))
         # What changed or became referenced is no candidate any more: it begins anew, if at all.
         over = settled.of(Fate.CHANGED, Fate.KEPT)
         self._marks.gone(cursor, [*settled.removed(), *over])
-        now = database_now(cursor)
-        again = now + LOOK_AT_A_HOLD_AGAIN
+        # A legal hold has no end of its own, and asking every hour would be noise.
+        again = database_now(cursor) + LONGEST_PAUSE
         self._marks.set_aside(
             cursor,
             "locked",
@@ -283,8 +274,9 @@ class Drain:
                 for key, lock in settled.locked.items()
             ],
         )
-        failed = [Aside(key, why) for key, why in settled.failed.items()]
-        self._marks.set_aside(cursor, "failed", [*failed, *_put_off(intended, settled, now)])
+        failed = dict(_failed(settled))
+        self._marks.set_aside(cursor, "failed", [Aside(key, why) for key, why in failed.items()])
+        self._setbacks.write(cursor, failed, [*settled.removed(), *over])
         self._marks.release(cursor, unasked)
 
     def _note_oldest_failed(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
@@ -317,7 +309,7 @@ class Drain:
         unasked = stopped.unanswered if stopped.kind == "references" and not asked else ()
         unwritten = self._books.try_result(
             self._count(intended, done, **facts, **named("unanswered", stopped.unanswered)),
-            partial(self._settle_marks, intended=intended, outcomes=done, unasked=unasked),
+            partial(self._settle_marks, outcomes=done, unasked=unasked),
         )
         raise JobFailed(
             f"{stopped.reason} Of the {len(intended):,} orphans of batch {self._books.batch}, "
@@ -364,24 +356,22 @@ def _kinds(intended: Sequence[Intended]) -> dict[bytes, str]:
     return {one.key: one.kind for one in intended if one.kind}
 
 
-def _put_off(
-    intended: Sequence[Intended], settled: Outcomes[bytes], now: datetime
-) -> Iterator[Aside]:
-    """What nobody can decide, or look at, and what is listed without being there.
+def _failed(settled: Outcomes[bytes]) -> Iterator[tuple[bytes, str]]:
+    """What nobody can decide, look at or delete, and what is listed without being there.
 
     The mark of what is listed and not there stays: where the next listing does not show it, it is
     cleared with all others, and where it does, it is a ghost.
     """
-    first_seen = {one.key: one.first_seen for one in intended}
     for it in settled:
         if it.fate is Fate.ALREADY_GONE:
-            why = f"{GHOST}: it is listed, and a HEAD finds nothing"
-        elif it.fate in (Fate.UNDECIDED, Fate.UNSEEN):
-            why = f"{it.fate.value}: {it.reason}"
-        else:
-            continue
-        wait = min(max(now - first_seen[it.key], LOOK_AT_A_HOLD_AGAIN), LATEST_AGAIN)
-        yield Aside(it.key, why, now + wait)
+            yield it.key, f"{GHOST}: it is listed, and a HEAD finds nothing"
+        elif it.fate in (Fate.UNDECIDED, Fate.UNSEEN, Fate.FAILED):
+            yield it.key, _reason(it)
+
+
+def _reason(it: ItemOutcome[bytes]) -> str:
+    """With its kind in front, by which the next runs know it again."""
+    return f"{it.fate.value}: {it.reason}"
 
 
 def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:

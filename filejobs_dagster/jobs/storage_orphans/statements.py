@@ -15,7 +15,7 @@ _SEEN = """
 # Another ETag, size or time is another object, which begins to be seen now: as in
 # `identity.compare`, whose rounding is given. Other rules are another judgement of the same one: it
 # has to be confirmed by them from this run on, and has been seen for as long as it has. What failed
-# is tried again; a lock that still holds, or a reason to wait, is left alone.
+# is tried again once its pause is over; a lock that still holds is left alone.
 # The range of the keys says nothing new, but keeps the planner from reading every candidate.
 RENEW = f"""
 WITH held AS (
@@ -28,9 +28,13 @@ WITH held AS (
                                                - date_trunc('second', seen.last_modified)))
                         <= %(most_apart)s
                     AND seen.last_modified <= %(at)s - %(old)s)) AS same,
-           candidate.fingerprint = %(fingerprint)s AS same_rules
+           candidate.fingerprint = %(fingerprint)s AS same_rules,
+           candidate.not_before > %(at)s OR setback.not_before > %(at)s AS waits
       FROM {_SEEN}
       JOIN orphan_candidate AS candidate ON candidate.key = seen.key
+      LEFT JOIN setback ON setback.job = %(job)s
+                       AND setback.place = candidate.bucket
+                       AND setback.item = candidate.key
      WHERE candidate.key BETWEEN %(first)s AND %(last)s
        AND candidate.bucket = %(bucket)s
        AND candidate.state <> 'deleting'
@@ -48,7 +52,7 @@ UPDATE orphan_candidate AS candidate
        last_seen_at   = greatest(%(at)s, CASE WHEN held.same THEN candidate.first_seen_at END),
        last_seen_run  = %(run_id)s,
        fingerprint    = %(fingerprint)s,
-       state          = CASE WHEN held.same AND candidate.not_before > %(at)s
+       state          = CASE WHEN held.same AND held.waits
                              THEN candidate.state ELSE 'seen' END,
        reason         = CASE WHEN held.same THEN candidate.reason END,
        not_before     = CASE WHEN held.same THEN candidate.not_before END,
@@ -85,17 +89,25 @@ OFFSET %(most)s - 1
 
 # What another run has seen since this one began to mark is that run's business.
 CLEAR = """
-DELETE FROM orphan_candidate
- WHERE (key, bucket) IN (SELECT key, bucket
-                           FROM orphan_candidate
-                          WHERE key > %(after)s
-                            AND key <= %(through)s
-                            AND bucket = %(bucket)s
-                            AND last_seen_run <> %(run_id)s
-                            AND last_seen_at < %(at)s
-                            AND state <> 'deleting'
-                          ORDER BY key
-                            FOR UPDATE SKIP LOCKED)
+WITH cleared AS (
+    DELETE FROM orphan_candidate
+     WHERE (key, bucket) IN (SELECT key, bucket
+                               FROM orphan_candidate
+                              WHERE key > %(after)s
+                                AND key <= %(through)s
+                                AND bucket = %(bucket)s
+                                AND last_seen_run <> %(run_id)s
+                                AND last_seen_at < %(at)s
+                                AND state <> 'deleting'
+                              ORDER BY key
+                                FOR UPDATE SKIP LOCKED)
+    RETURNING key
+), forgotten AS (
+    DELETE FROM setback
+     USING cleared
+     WHERE setback.job = %(job)s AND setback.place = %(bucket)s AND setback.item = cleared.key
+)
+SELECT count(*) FROM cleared
 """
 
 _CONFIRMED = """
@@ -186,7 +198,6 @@ SELECT split_part(reason, ':', 1), count(*), min(first_seen_at)
    AND key <= %(through)s
    AND bucket = %(bucket)s
    AND state = 'failed'
-   AND not_before IS NOT NULL
    AND last_seen_run = %(run_id)s
  GROUP BY 1
 """

@@ -9,6 +9,8 @@ from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, Bookkeeping
 from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.sides import AWS
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
+from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
 from filejobs_dagster.jobs.storage_orphans.detail import detail_of
@@ -38,6 +40,7 @@ from filejobs_dagster.references.rewrites import Rewrites
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
@@ -260,19 +263,29 @@ class Sweep:
             return self._leave_marks()
         self._ticker.phase("marking", f"Marking {numbers.orphans:,} orphans.")
         at = self._context.now()
-        marked = 0
+        marked = late = 0
         for portion in in_statements(made.found.orphans()):
             self._context.prove_alive()
             if self._marks.live_run_at_work():
                 return self._leave_marks()
             self._marks.mark(portion, at)
             marked += len(portion)
+            late += self._show_late([orphan.key for orphan in portion])
             self._ticker.objects("marking", marked, portion[-1].key)
+        self._books.facts["late_landing"] = late
         self._books.facts["marks_cleared"] = self._marks.clear_unseen(at)
+        Setbacks(self._context, self._storage.entry).forget_old()
         with self._context.database.transaction(self._context.connection) as cursor:
             self._books.advance(cursor)
             self._marks.note_pass(cursor, at, numbers, made.found.bytes)
         return True
+
+    def _show_late(self, keys: Sequence[bytes]) -> int:
+        """How many of these orphans are uploads that came after their row was collected."""
+        late = late_landings(self._context, self._storage.bucket.bucket, keys)
+        for key, why in late.items():
+            self._books.totals.show(LATE_LANDING, key, why)
+        return len(late)
 
     def _leave_marks(self) -> bool:
         self._context.log.warning(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.book.outcomes import Locked
-    from filejobs_dagster.jobs.upload_cleanup.settings import BackOff, Request
+    from filejobs_dagster.jobs.upload_cleanup.settings import Request
     from filejobs_dagster.ledger.words import Window
 
 _LAST_DAY = datetime(9998, 12, 31, tzinfo=timezone.utc)
@@ -93,7 +93,7 @@ def oldest_left(cursor: psycopg.Cursor[TupleRow], span: Span) -> datetime | None
 
 
 def take_over(
-    cursor: psycopg.Cursor[TupleRow], run_id: str, cutoff: datetime, back_off: BackOff
+    cursor: psycopg.Cursor[TupleRow], run_id: str, cutoff: datetime, max_attempts: int
 ) -> list[tuple[UUID, str, bool]]:
     """Free the rows that abandoned runs had claimed. Only for the holder of the job's lock.
 
@@ -101,12 +101,12 @@ def take_over(
         cursor: In a transaction that writes.
         run_id: Whose claims are not abandoned.
         cutoff: What is free at once is due by then.
-        back_off: When the others are tried again.
+        max_attempts: So many make a dead letter.
 
     Returns:
         Id, key, and whether the row is a dead letter now.
     """
-    cursor.execute(TAKE_OVER, {"run": run_id, "cutoff": cutoff, **_of(back_off)})
+    cursor.execute(TAKE_OVER, {"run": run_id, "cutoff": cutoff, "max_attempts": max_attempts})
     return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
 
 
@@ -128,7 +128,7 @@ def clean(cursor: psycopg.Cursor[TupleRow], outcomes: Sequence[tuple[Upload, str
 def leave(
     cursor: psycopg.Cursor[TupleRow],
     failures: Sequence[tuple[Upload, str]],
-    back_off: BackOff,
+    max_attempts: int,
     *,
     counts: bool,
 ) -> dict[UUID, bool]:
@@ -137,7 +137,7 @@ def leave(
     Args:
         cursor: In the transaction of the result.
         failures: Each with its sanitised reason.
-        back_off: When they are tried again.
+        max_attempts: So many make a dead letter.
         counts: False when the reason says nothing of the rows themselves.
 
     Returns:
@@ -151,7 +151,7 @@ def leave(
             **_claims([row for row, _ in failures]),
             "reasons": [reason for _, reason in failures],
             "counts": counts,
-            **_of(back_off),
+            "max_attempts": max_attempts,
         },
     )
     return {row[0]: row[1] for row in cursor.fetchall()}
@@ -182,11 +182,3 @@ def within_calendar(until: datetime | None) -> datetime | None:
 
 def _claims(rows: Sequence[Upload]) -> Mapping[str, Any]:
     return {"ids": [row.id for row in rows], "attempts": [row.attempt for row in rows]}
-
-
-def _of(back_off: BackOff) -> Mapping[str, Any]:
-    return {
-        "first": back_off.first,
-        "longest": back_off.longest,
-        "max_attempts": back_off.max_attempts,
-    }

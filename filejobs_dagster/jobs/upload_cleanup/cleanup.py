@@ -80,7 +80,9 @@ class Cleanup:
 
     def _take_over(self, cutoff: datetime) -> None:
         with self._books.writing() as (cursor, totals, events):
-            rows = take_over(cursor, self._context.identity.run_id, cutoff, self._request.back_off)
+            rows = take_over(
+                cursor, self._context.identity.run_id, cutoff, self._request.max_attempts
+            )
             totals.more["taken_over"] += len(rows)
             events.extend(
                 self._books.event(
@@ -202,7 +204,7 @@ class Cleanup:
             totals.scanned += len(rows)
             for row in rows:
                 if (reason := kept[row.id]) is not None:
-                    totals.note(KEPT + reason, row.key, Meaning.LEFT)
+                    totals.note(KEPT + reason, row.key, Meaning.PASSED_OVER)
             for row, _expected in ready:
                 size = findings.sizes.get(row.id)
                 totals.note(WOULD_COLLECT, row.key, Meaning.WOULD_GO, size=size)
@@ -253,6 +255,5 @@ class Cleanup:
             failed=totals.left,
             what=f"Of {totals.claimed:,} uploads, each of which is tried again later, none could "
             "be cleaned up",
-            advice="the bucket's permissions, `owns` and `protect` in filejobs.yaml, and which "
-            "table still names the keys",
+            advice="the bucket's permissions",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from filejobs_dagster.book.outcomes import Fate
-from filejobs_dagster.book.totals import ItemsDetail, Meaning
+from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ MEANS = {
     UNSEEN: Meaning.PASSED_OVER,
     **dict.fromkeys((CLAIM_LOST, STILL_UNCERTAIN, STILL_RETAINED), Meaning.STAYS),
 }
-"""What the classes mean; the others, and whatever the gate kept, are left."""
+"""What the classes mean; the others are left, and whatever the gate kept is passed over."""
 
 
 class CleanupDetail(ItemsDetail, total=False):
@@ -67,7 +67,11 @@ def dropped(totals: Totals) -> dict[str, int]:
     Of many, the comparison is more likely to be at fault.
     """
     superseded = totals.classes[SUPERSEDED]
-    return {UNSEEN: totals.classes[UNSEEN], SUPERSEDED: superseded if superseded > 1 else 0}
+    kept = {fate: count for fate, count in totals.classes.items() if fate.startswith(KEPT)}
+    return kept | {
+        UNSEEN: totals.classes[UNSEEN],
+        SUPERSEDED: superseded if superseded > 1 else 0,
+    }
 
 
 def detail_of(totals: Totals) -> CleanupDetail:

@@ -105,7 +105,14 @@ def look(
 
 def _expected(row: Upload, seen: Present) -> Expected:
     modified = -1 if seen.modified is None else milliseconds(seen.modified)
-    return Expected(row.key.encode(), seen.etag, seen.size, modified, version=row.version)
+    return Expected(
+        row.key.encode(),
+        seen.etag,
+        seen.size,
+        modified,
+        version=row.version,
+        seen_as=seen.version,
+    )
 
 
 def _twins(client: S3Client, bucket: str, keys: Sequence[str]) -> list[str]:

@@ -55,7 +55,7 @@ class Batch:
         self._storage = storage
         self._books = books
         self._manner = manner
-        self._settling = Settling(books, request)
+        self._settling = Settling(books, request, storage.bucket)
         self._findings = Findings()
 
     def run(self, rows: Sequence[Upload]) -> None:

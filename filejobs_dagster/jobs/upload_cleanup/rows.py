@@ -26,6 +26,7 @@ class Upload:
         stored: True when the object was known to be there once.
         due: When the row is to be tried.
         attempt: The fencing number.
+        failed_before: True when an earlier attempt failed, and it was the row's fault.
     """
 
     id: UUID
@@ -37,6 +38,7 @@ class Upload:
     stored: bool
     due: datetime
     attempt: int
+    failed_before: bool = False
 
     @property
     def claim(self) -> Claim:

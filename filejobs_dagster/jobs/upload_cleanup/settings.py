@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration, Wait, duration_in, format_duration
+from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.job import JobSettings, OneRun, Run
-from filejobs_dagster.settings.problems import mistake
-from filejobs_dagster.settings.section import Found
 from filejobs_dagster.settings.values import Text, between
 
 JOB = "upload_cleanup"
@@ -64,17 +60,6 @@ class UploadCleanupSettings(JobSettings):
         "and the job reads behind until somebody looks.",
         examples=[12],
     )
-    retry_after: Annotated[Wait, between(_SECOND, _DAY)] = Field(
-        default=_MINUTE,
-        description="The pause after the first failed attempt; each further one doubles it. Up to "
-        "half of it is left out by chance.",
-        examples=["1m"],
-    )
-    retry_at_most: Annotated[Wait, between(_SECOND, timedelta(days=7))] = Field(
-        default=timedelta(hours=6),
-        description="The longest pause between two attempts.",
-        examples=["6h"],
-    )
     writing_limit: Annotated[
         Duration,
         between(_DAY, timedelta(days=365)),
@@ -95,33 +80,6 @@ class UploadCleanupSettings(JobSettings):
         examples=["1h"],
     )
 
-    @classmethod
-    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
-        """Look at whether the first pause fits under the longest."""
-        yield from super().across(said)
-        first = duration_in(said.get("retry_after", "1m"))
-        longest = duration_in(said.get("retry_at_most", "6h"))
-        if first is not None and longest is not None and first > longest:
-            found = f"it is {format_duration(longest)}, and retry_after {format_duration(first)}"
-            yield ("retry_at_most",), mistake(found, "write a pause that is not the shorter one")
-
-
-@dataclass(frozen=True)
-class BackOff:
-    """The pause before a row is tried again.
-
-    Up to half of it is left out by chance, so that rows do not move in step.
-
-    Attributes:
-        first: After the first attempt; each further one doubles it.
-        longest: The cap.
-        max_attempts: So many attempts make a dead letter.
-    """
-
-    first: timedelta
-    longest: timedelta
-    max_attempts: int
-
 
 class Request(OneRun, UploadCleanupSettings):
     """What one run does.
@@ -133,8 +91,3 @@ class Request(OneRun, UploadCleanupSettings):
 
     lease: ClassVar[timedelta] = timedelta(minutes=10)
     look_again: ClassVar[timedelta] = _DAY
-
-    @property
-    def back_off(self) -> BackOff:
-        """When a row is tried again, and how often."""
-        return BackOff(self.retry_after, self.retry_at_most, self.max_attempts)

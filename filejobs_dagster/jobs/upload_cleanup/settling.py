@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.book.totals import KEPT, Meaning
+from filejobs_dagster.book.totals import FAILED_AGAIN, KEPT, Meaning
+from filejobs_dagster.jobs.late_landings import note_never_arrived
 from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
 from filejobs_dagster.jobs.upload_cleanup.detail import (
     ALREADY_GONE,
@@ -21,6 +22,7 @@ from filejobs_dagster.jobs.upload_cleanup.detail import (
     SUPERSEDED,
     UNSEEN,
 )
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.postgres.transient import trying_again
@@ -44,8 +46,9 @@ LONGEST_REASON = 500
 class Settling:
     """Settles what is known of claimed rows, each while its claim still holds."""
 
-    def __init__(self, books: Bookkeeping, request: Request) -> None:
+    def __init__(self, books: Bookkeeping, request: Request, bucket: str) -> None:
         self._books = books
+        self._bucket = bucket
         self._request = request
 
     def settle(
@@ -92,6 +95,8 @@ class Settling:
             self._count(totals, findings, claims, unanswered)
             events.extend(self._events(findings, claims))
             events.append(self._result(findings, stopped, unanswered))
+            never = [row.key for row, outcome in findings.outcomes if outcome == NEVER_ARRIVED]
+            note_never_arrived(cursor, self._bucket, JOB, never)
 
     def _count(
         self,
@@ -103,7 +108,7 @@ class Settling:
         def note(row: Upload, fate: str, why: str | None = None) -> None:
             totals.intended -= 1
             if row.id in written.held:
-                size, means = findings.sizes.get(row.id), MEANS.get(fate, Meaning.LEFT)
+                size, means = findings.sizes.get(row.id), _meaning(fate)
                 totals.note(fate, row.key, means, size=size, why=why)
             else:
                 why = f"was to be written as {fate}"
@@ -118,6 +123,7 @@ class Settling:
         for row, reason in (*findings.failures, *unanswered):
             left = UNSEEN if reason.startswith(UNSEEN) else LEFT
             note(row, DEAD if row.id in written.dead else left, reason)
+            totals.more[FAILED_AGAIN] += left is LEFT and row.failed_before
         for twin in findings.twins:
             totals.show(AMBIGUOUS, twin)
         totals.freed += findings.freed
@@ -210,9 +216,13 @@ class _Written:
 
     def _leave(self, rows: Sequence[tuple[Upload, str]], *, counts: bool) -> None:
         reasons = [(row, _said(reason)) for row, reason in rows]
-        left = leave(self._cursor, reasons, self._request.back_off, counts=counts)
+        left = leave(self._cursor, reasons, self._request.max_attempts, counts=counts)
         self.held |= set(left)
         self.dead |= {row for row, dead in left.items() if dead}
+
+
+def _meaning(fate: str) -> Meaning:
+    return Meaning.PASSED_OVER if fate.startswith(KEPT) else MEANS.get(fate, Meaning.LEFT)
 
 
 def _said(reason: str) -> str:

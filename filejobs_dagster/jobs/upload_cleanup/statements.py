@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from filejobs_dagster.jobs.setbacks import pause
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ UPDATE upload
    AND upload.next_attempt_at <= %(cutoff)s
    AND upload.collectable_at >= %(begins)s AND upload.collectable_at < %(ends)s
 RETURNING upload.id, storage_key, upload_id, etag, version_id, size_bytes,
-          stored_at IS NOT NULL, next_attempt_at, attempts
+          stored_at IS NOT NULL, next_attempt_at, attempts, attempts - forgiven > 1
 """
 
 # What a dry run sees: the same rows, without a lock.
 CANDIDATES = """
 SELECT id, storage_key, upload_id, etag, version_id, size_bytes,
-       stored_at IS NOT NULL, next_attempt_at, attempts
+       stored_at IS NOT NULL, next_attempt_at, attempts, attempts - forgiven > 0
   FROM upload
  WHERE state = 'cleanup' AND dead_at IS NULL
    AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
@@ -97,18 +98,14 @@ RETURNING upload.id
 """
 
 # An attempt that says nothing of the row itself (storage was away) is forgiven: an outage must not
-# make dead letters. Twenty doublings of a second are longer than any pause, and those of a day are
-# still an interval.
-LEAVE = """
+# make dead letters.
+LEAVE = f"""
 UPDATE upload
    SET last_error      = failed.reason,
        claimed_at      = NULL,
        claimed_by      = NULL,
        forgiven        = upload.forgiven + CASE WHEN %(counts)s THEN 0 ELSE 1 END,
-       next_attempt_at = clock_timestamp()
-                         + least(%(longest)s, %(first)s * power(2, least(20, greatest(
-                               0, upload.attempts - upload.forgiven - 1))))
-                         * (0.5 + random() / 2),
+       next_attempt_at = clock_timestamp() + {pause("upload.attempts - upload.forgiven")},
        dead_at         = CASE WHEN %(counts)s
                                AND upload.attempts - upload.forgiven >= %(max_attempts)s
                               THEN clock_timestamp() END
@@ -118,7 +115,7 @@ UPDATE upload
    AND upload.state = 'cleanup'
    AND upload.attempts = failed.attempt
 RETURNING upload.id, upload.dead_at IS NOT NULL
-"""
+"""  # noqa: S608 (our own text)
 
 # An attempt that met a lock was no failure.
 RETAIN = """
@@ -144,7 +141,7 @@ RETURNING upload.id
 # Whoever holds the job's lock is alone: a claim of another run was abandoned. Abandoned once, the
 # row is due at once; a row whose worker dies each time waits as after any other failure. What an
 # application holds locked right now is the next run's.
-TAKE_OVER = """
+TAKE_OVER = f"""
 WITH abandoned AS MATERIALIZED (
     SELECT id
       FROM upload
@@ -157,9 +154,7 @@ UPDATE upload
        last_error      = 'the run that had claimed it ended without a result: ' || claimed_by,
        next_attempt_at = %(cutoff)s
                          + CASE WHEN attempts - forgiven <= 1 THEN interval '0'
-                                ELSE least(%(longest)s, %(first)s * power(2, least(
-                                         20, attempts - forgiven - 2)))
-                           END,
+                                ELSE {pause("(attempts - forgiven - 1)")} END,
        dead_at         = CASE WHEN attempts - forgiven >= %(max_attempts)s
                               THEN clock_timestamp() END
   FROM abandoned
@@ -168,7 +163,7 @@ UPDATE upload
    AND upload.dead_at IS NULL
    AND upload.claimed_by <> %(run)s
 RETURNING upload.id, storage_key, dead_at IS NOT NULL
-"""
+"""  # noqa: S608 (our own text)
 
 OLDEST_LEFT = """
 SELECT min(collectable_at)

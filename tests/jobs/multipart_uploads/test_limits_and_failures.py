@@ -220,6 +220,27 @@ def test_an_upload_that_failed_is_tried_again_after_its_pause_and_behind_all_oth
     assert sweep.installation.value("SELECT count(*) FROM setback") == 0
 
 
+@pytest.mark.parametrize(
+    ("when", "first"), [(is_abort, "already gone"), (is_parts, "ended meanwhile")]
+)
+def test_an_upload_that_is_listed_again_after_it_had_ended_is_a_ghost_and_a_finding(
+    sweep: Sweeper, when: Callable[[Request], bool], first: str
+) -> None:
+    sweep.server.begin("files/a", 5)
+    ended = Answer(404, errors("NoSuchUpload"))
+    sweep.server.hooks = [lambda request: ended if when(request) else None]
+    outcome = sweep()
+    assert (outcome.ok, outcome.detail["classes"]) == (True, {first: 1})
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+    again = sweep()
+    assert (again.ok, again.detail["classes"]) == (True, {"ghost": 1})
+    assert again.detail["swept"] is False
+    assert "1 ghost" in again.detail["finding"]
+    sweep.server.hooks = []
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+    assert sweep().detail["swept"] is True, "what is there after all goes"
+
+
 @pytest.mark.parametrize("when", [is_abort, is_parts], ids=["abort", "parts"])
 def test_a_refusal_of_every_request_stops_the_run_and_keeps_what_was_done(
     sweep: Sweeper, when: object

@@ -52,7 +52,7 @@ def answer_looks(sweep: Sweeper, key: str, status: int) -> list[str]:
 
 
 def tried_again_now(sweep: Sweeper) -> None:
-    sweep.installation.execute("UPDATE orphan_candidate SET not_before = now()")
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
 
 
 def standing_of(sweep: Sweeper, detail: dict[str, Any]) -> tuple[str, str]:

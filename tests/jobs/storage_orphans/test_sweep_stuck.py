@@ -52,6 +52,10 @@ def oldest_first(sweep: Sweeper, *keys: str) -> None:
     assert list(sweep.candidates()) == sorted(keys)
 
 
+def pauses_are_over(sweep: Sweeper) -> None:
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+
+
 def test_what_storage_refused_before_comes_last_and_starves_nobody(sweep: Sweeper) -> None:
     oldest_first(sweep, "files/a00", *HEALTHY)
     asked = refuse(sweep, poison)
@@ -59,11 +63,20 @@ def test_what_storage_refused_before_comes_last_and_starves_nobody(sweep: Sweepe
     assert set(asked) == {"files/a00"}
     asked.clear()
     for number, healthy in enumerate(HEALTHY):
+        pauses_are_over(sweep)
         outcome = sweep(limit=1)
         assert outcome.ok, outcome.error
         assert set(asked) == set(HEALTHY[: number + 1]), healthy
-    assert sweep(limit=1).error is not None, "only what nobody may delete is left, and that is said"
+    pauses_are_over(sweep)
+    last = sweep(limit=1)
     assert set(asked) == {*HEALTHY, "files/a00"}
+    assert last.ok, "what fails again says nothing new of the storage"
+    assert (last.detail["swept"], last.detail["put_off"]) == (False, {"failed": 1})
+    assert "1 failed" in last.detail["finding"]
+    assert last.detail["oldest_left"] is not None
+    asked.clear()
+    assert sweep().ok
+    assert not asked, "its pause is not over"
 
 
 def test_control_in_the_order_of_age_alone_the_refused_object_is_asked_for_in_every_run(
@@ -76,6 +89,7 @@ def test_control_in_the_order_of_age_alone_the_refused_object_is_asked_for_in_ev
     asked = refuse(sweep, poison)
     for _ in range(2):
         sweep(limit=1)
+        pauses_are_over(sweep)
     assert set(asked) == {"files/a00"}
 
 
@@ -119,7 +133,8 @@ def test_with_many_marks_no_statement_of_a_walk_reads_or_sorts_them_all(
     )
     moment = datetime.now(timezone.utc)
     values = {
-        "bucket": "uploads", "run_id": "two", "fingerprint": "f", "confirmed_before": moment,
+        "bucket": "uploads", "job": "storage_orphans", "run_id": "two", "fingerprint": "f",
+        "confirmed_before": moment,
         "at": moment, "most": 100, "young_runs": ["three"], "judged_at": [moment],
     }  # fmt: skip
     keys = {"after": b"files/10", "through": b"files/1010"}
