@@ -31,6 +31,7 @@ TOLD_ALL_THE_SAME = frozenset(
         "PIN_REPLACED",
         "PIN_MARKER",
         "PIN_TIME",
+        "MANIFEST",
         EV_AHEAD,
     }
 )
