@@ -17,13 +17,17 @@ from filejobs_dagster.audit.note import sign_note, text_of
 from filejobs_dagster.audit.pins import bookkeeping
 from filejobs_dagster.audit.pins.read import read_pins
 from filejobs_dagster.audit.pins.store import PinReceipt, PinStoreUnusable
-from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_trusted
+from filejobs_dagster.audit.refused import (
+    SealRefused,
+    code_for,
+    must_be_trusted,
+    must_have_the_right_time,
+)
 from filejobs_dagster.audit.session import set_writing, snapshot
 from filejobs_dagster.audit.statement import (
     NOTHING_BEFORE,
     ManifestStatement,
     UnreadableStatement,
-    moment_of,
     moment_text,
     sha256_of,
 )
@@ -153,7 +157,7 @@ def seal_chain(
         live: False writes nothing, neither a seal nor a pin.
 
     Raises:
-        SealRefused: CHAIN_BUSY, ROLLED_BACK, EQUIVOCATION, SEAL_GAP, VERIFY_FAILED, CLOCK_BACK or
+        SealRefused: CHAIN_BUSY, ROLLED_BACK, EQUIVOCATION, SEAL_GAP, VERIFY_FAILED, CLOCK_WRONG or
             KEY_UNKNOWN.
         Equivocation: Another text stands where the pin belongs.
         NotPinned: The seal is written, and the place for pins did not take it.
@@ -198,6 +202,7 @@ def seal_chain(
 
 
 def _look(database: Database, connection: Connection, chain: str, policy: SealPolicy) -> Evidence:
+    must_have_the_right_time(database, connection, policy.verify, SealRefused)
     evidence = examine(database, connection, chain, policy.verify, mode=Sealing())
     findings = [
         finding
@@ -213,14 +218,6 @@ def _look(database: Database, connection: Connection, chain: str, policy: SealPo
             "the tree of the newest pinned seal is not in the database, so no root can be computed "
             "behind it. Verify the chain.",
         )
-    if evidence.seals:
-        last = moment_of(evidence.seals[-1].sealed_at)
-        if last is None or evidence.now < last - policy.verify.clock_tolerance:
-            raise SealRefused(
-                "CLOCK_BACK",
-                f"the database's clock says {evidence.now.isoformat()}, and the newest seal was "
-                f"made at {evidence.seals[-1].sealed_at}: set the clock.",
-            )
     following = _following(evidence)
     must_be_trusted(policy.verify.trusted, policy.signers, following, SealRefused)
     return evidence

@@ -585,7 +585,7 @@ def _(a: Attack) -> None:
 
 
 @tamper("date a seal back before what it counts, with the stolen key, and pin it",
-        "EV_AHEAD", "EV_AHEAD", "")  # fmt: skip
+        "EV_AHEAD SEAL_TIME", "EV_AHEAD SEAL_TIME", "SEAL_TIME")  # fmt: skip
 def _(a: Attack) -> None:
     row = a.forge_seal(a.world.signer)
     a.run("DELETE FROM audit_seal WHERE chain_id = 'a' AND seal_no = 6")

@@ -399,24 +399,65 @@ def test_what_somebody_makes_in_the_schema_does_not_run_as_the_owner(
     assert check_chain(connection, "app") == 3
 
 
-def test_whatever_a_definer_calls_to_append_is_named_with_its_schema(
+def test_whatever_a_definer_calls_is_named_with_its_schema(
     connection: psycopg.Connection,
 ) -> None:
     """CONTROL in the text: the functions before this were met by a better fitting overload."""
     rows = connection.execute(
-        "SELECT prosrc FROM pg_proc WHERE proname IN ('audit_append_many', 'audit_record')"
+        "SELECT proname, prosrc FROM pg_proc"
+        " WHERE prosecdef AND pronamespace = 'public'::regnamespace"
     ).fetchall()
-    assert len(rows) == 2
-    for (source,) in rows:
+    assert {"audit_append_many", "audit_record", "refuse_key_in_deletion"} < {
+        one for one, _ in rows
+    }
+    for name, source in rows:
         text = re.sub(r"--[^\n]*|'(?:[^']|'')*'|OPERATOR\(pg_catalog\.[^)]+\)", " , ", source)
         calls = set(re.findall(r"(?<![.\w])([a-z_0-9]+)\s*\(", text))
-        # What the grammar makes of these does not look along the search path.
+        # What the grammar makes of these does not look along the search path, and what takes no
+        # argument fits exactly where it is looked for first.
         assert calls <= {
             "coalesce", "greatest", "audit_append_many",
-            "audit_chain", "audit_event", "chain_id", "values", "exists",
-        }, calls  # fmt: skip
-        operators = re.findall(r"<>|[<>~+-]|\|\||(?:WHERE|IF|AND|OR|WHEN)\s+[\w.]+\s*=", text)
-        assert operators == []
+            "audit_chain", "audit_event", "chain_id", "values", "exists", "clock_timestamp",
+        }, (name, calls)  # fmt: skip
+        if name.startswith(("audit_", "refuse_")):
+            operators = re.findall(r"<>|[<>~+-]|\|\||(?:WHERE|IF|AND|OR|WHEN)\s+[\w.]+\s*=", text)
+            assert operators == [], name
+
+
+def test_every_function_finds_only_what_it_was_made_with(connection: psycopg.Connection) -> None:
+    loose = connection.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+        " AND NOT EXISTS (SELECT FROM unnest(proconfig) AS one WHERE one LIKE 'search_path=%')"
+    ).fetchall()
+    assert loose == []
+
+
+@pytest.mark.parametrize(
+    "decoy",
+    [
+        "FUNCTION public.convert_to(text, text) RETURNS bytea",
+        "FUNCTION public.to_jsonb(public.watched) RETURNS jsonb",
+    ],
+)
+def test_a_trigger_that_runs_as_the_owner_calls_no_function_of_somebody_else(
+    connection: psycopg.Connection, writers: list[str], decoy: str
+) -> None:
+    role = writers[0]
+    connection.execute(
+        f"""
+        CREATE TABLE watched (avatar text);
+        CREATE TRIGGER refuses AFTER INSERT ON watched FOR EACH ROW
+            EXECUTE FUNCTION refuse_key_in_deletion('avatar');
+        GRANT INSERT ON watched TO {role};
+        GRANT CREATE ON SCHEMA public TO {role};
+        SET ROLE {role};
+        CREATE {decoy} LANGUAGE plpgsql
+            AS $$BEGIN RAISE EXCEPTION 'ran as %', current_user; END$$;
+        INSERT INTO watched VALUES ('x');
+        RESET ROLE;
+        DROP TABLE watched CASCADE
+        """.encode()
+    )
 
 
 def test_a_rollback_leaves_no_gap(connection: psycopg.Connection) -> None:

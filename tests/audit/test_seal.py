@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from filejobs_dagster.audit import seal
+from filejobs_dagster.audit import refused, seal
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.chains import chain_lock
 from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.pins.store import Equivocation, PinContent, PinStoreUnusable
-from filejobs_dagster.audit.refused import SealRefused
+from filejobs_dagster.audit.refused import SealRefused, TrimRefused
 from filejobs_dagster.audit.seal import NotPinned, SealPolicy, seal_chain
 from filejobs_dagster.audit.statement import SealStatement
 from filejobs_dagster.audit.verify import Incremental, VerifyPolicy, known_chains
+from filejobs_dagster.postgres import clock
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.world import DAY, ORIGIN, MemoryPins, World
 
@@ -410,14 +412,67 @@ def test_damage_far_below_does_not_stop_new_events_from_being_sealed(own_world: 
     assert own_world.verify().codes == {"EV_BODY", "PIN_MARKER"}
 
 
-def test_a_clock_that_went_back_is_refused(own_world: World) -> None:
-    """The tolerance is moved instead of the clock: one day behind the newest seal."""
-    policy = replace(
-        own_world.seal_policy,
-        verify=replace(own_world.verify_policy, clock_tolerance=-timedelta(days=1)),
-    )
-    with pytest.raises(SealRefused, match="CLOCK_BACK"):
-        own_world.seal(policy=policy)
+class NoClock(MemoryPins):
+    """A place without a clock, as a folder is one: this machine's is the witness."""
+
+    def list(self, prefix: str) -> list[PinEntry]:
+        return [replace(entry, stored_at=None) for entry in super().list(prefix)]
+
+    def now(self) -> datetime | None:
+        return None
+
+
+def jump(monkeypatch: pytest.MonkeyPatch, ahead: timedelta) -> None:
+    """The database's clock goes wrong, as far as this process can see."""
+    for module in (refused, import_module("filejobs_dagster.audit.verify.load")):
+        monkeypatch.setattr(
+            module, "database_now", lambda cursor: clock.database_now(cursor) + ahead
+        )
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(days=-365)])
+@pytest.mark.parametrize("place", [MemoryPins, NoClock])
+def test_nothing_is_sealed_or_trimmed_under_a_clock_that_jumped(
+    own_world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: timedelta,
+    place: type[MemoryPins],
+) -> None:
+    own_world.pins = place(own_world.pins.objects)
+    jump(monkeypatch, ahead)
+    for attempt, kind in ((own_world.seal, SealRefused), (own_world.trim, TrimRefused)):
+        with pytest.raises(kind, match="CLOCK_WRONG: the database's clock says"):
+            attempt()
+    assert len(seals(own_world)) == 4
+    monkeypatch.undo()
+    assert own_world.seal().seal_no == 5
+    assert own_world.trim().events == 50
+    assert own_world.verify().clean
+
+
+@pytest.mark.parametrize(
+    ("place", "codes"),
+    [(MemoryPins, {"PIN_TIME", "SEAL_TIME", "EV_AHEAD"}), (NoClock, {"SEAL_TIME", "EV_AHEAD"})],
+)
+def test_a_seal_that_was_made_a_year_ahead_stops_nothing_once_the_clock_is_right(
+    own_world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    place: type[MemoryPins],
+    codes: set[str],
+) -> None:
+    """Every clock was ahead, as on a machine on which everything runs, and nobody could tell."""
+    own_world.pins = place(own_world.pins.objects)
+    own_world.append_in_the_past(2, -365 * DAY)
+    jump(monkeypatch, 365 * DAY)
+    monkeypatch.setattr(seal, "must_have_the_right_time", lambda *_: None)
+    assert own_world.seal().seal_no == 5
+    monkeypatch.undo()
+    for number in (6, 7):
+        own_world.append(1)
+        assert own_world.seal().seal_no == number
+        assert own_world.verify().codes == codes
+        assert own_world.verify(mode=Incremental()).codes >= {"SEAL_TIME"}
+    assert [batch.to_seq for batch in own_world.trim().batches] == [50]
 
 
 def test_another_text_at_the_next_place_is_equivocation(own_world: World) -> None:

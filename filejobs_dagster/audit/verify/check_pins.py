@@ -211,7 +211,9 @@ def _wrong_in_manifest(evidence: Evidence, pinned: PinnedChain, pin: Pinned) -> 
         yield "names a public key that you do not believe"
     seal = pinned.seals.get(_place(name))
     if seal is None:
-        yield f"names the pin of seal {name.number}, which is not there"
+        # One that was there and is gone is told of itself.
+        if evidence.origin.seal_key(*_place(name)) not in evidence.put_pins:
+            yield f"names the pin of seal {name.number}, which is not there"
     elif seal.note is not None and sha256_of(seal.note) != stated.note:
         yield f"names another pin of seal {name.number} than is there"
     before = evidence.hash_at(stated.first_seq - 1)

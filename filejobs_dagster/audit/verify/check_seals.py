@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.note import text_of
-from filejobs_dagster.audit.statement import NOTHING_BEFORE
+from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of
 from filejobs_dagster.audit.tables import read_frontier
 from filejobs_dagster.audit.verify.registry import Finding, check, first_of
 from filejobs_dagster.audit.verify.signatures import signature_problem
@@ -55,7 +55,7 @@ def _equals_note(seal: SealRow, evidence: Evidence) -> bool:
 
 @check
 def seals_form_a_chain(evidence: Evidence) -> Iterable[Finding]:
-    """Numbers are dense from 1, each names the one before, sizes and times do not go back."""
+    """Numbers are dense from 1, each names the one before, sizes do not go back."""
     return first_of("SEAL_CHAIN", _broken_chain(evidence.seals, evidence.first_seal))
 
 
@@ -70,6 +70,22 @@ def _broken_chain(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]
             yield None, f"Seal {seal.seal_no} does not name the note of seal {before.seal_no}."
         elif seal.size < before.size or seal.incarnation < before.incarnation:
             yield None, f"Seal {seal.seal_no} is smaller than seal {before.seal_no}."
+
+
+@check
+def seals_follow_each_other_in_time(evidence: Evidence) -> Iterable[Finding]:
+    """No seal says that it is later than the one behind it."""
+    tolerance = evidence.policy.clock_tolerance
+    return first_of(
+        "SEAL_TIME",
+        (
+            (None, f"Seal {before.seal_no} says {before.sealed_at}, and the next {seal.sealed_at}.")
+            for before, seal in pairwise(evidence.seals)
+            if (earlier := moment_of(before.sealed_at)) is not None
+            and (later := moment_of(seal.sealed_at)) is not None
+            and earlier - later > tolerance
+        ),
+    )
 
 
 @check

@@ -23,18 +23,18 @@ ROLLED_BACK = "ROLLED_BACK"
 _MOST_NAMED = 5
 """A sentence that names more pins is not read; the JSON names all."""
 
-TOLD_ALL_THE_SAME = frozenset(
-    {
-        "PIN_AHEAD_TRIM",
-        "SEALING_STOPPED",
-        "PIN_GONE",
-        "PIN_REPLACED",
-        "PIN_MARKER",
-        "PIN_TIME",
-        "MANIFEST",
-        EV_AHEAD,
-    }
-)
+A_CLOCK_WAS_WRONG = frozenset({EV_AHEAD, "PIN_TIME", "SEAL_TIME"})
+"""What is left of a clock that was ahead once. It stays a finding, and stops nothing: what it dated
+ahead is not due before its time."""
+
+TOLD_ALL_THE_SAME = A_CLOCK_WAS_WRONG | {
+    "PIN_AHEAD_TRIM",
+    "SEALING_STOPPED",
+    "PIN_GONE",
+    "PIN_REPLACED",
+    "PIN_MARKER",
+    "MANIFEST",
+}
 """What may be found in a database that is sound up to where it was restored. It stays a finding."""
 
 
