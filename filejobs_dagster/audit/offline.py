@@ -158,6 +158,7 @@ def _checked(
         raise NotProven("number, time, text and path do not lead to the root that was signed")
     return {
         "chain": chain,
+        "origin": stated["origin"],
         "seq": seq,
         "recorded_at": event["recorded_at"],
         "body": event["body"],

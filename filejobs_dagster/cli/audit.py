@@ -290,7 +290,8 @@ def prove(
     typer.echo(text, nl=False)
     for why in left_out:
         print_error(f"Not proven: {why}")
-    print_error(f"Whoever checks it fetches each pin by himself: {', '.join(pins)}")
+    where = "" if policy.pins is None else f" ({policy.pins.description})"
+    print_error(f"Whoever checks it fetches each pin by himself: {', '.join(pins)}{where}")
 
 
 @hold.command("set")

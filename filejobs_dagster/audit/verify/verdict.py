@@ -165,7 +165,10 @@ def conclude(
     head = None if evidence.head is None else evidence.head.head_seq
     sealed_to = evidence.seals[-1].size if evidence.seals else 0
     pinned_to = _pinned_to(evidence)
+    # Pins that are ahead count other events than those that stand behind the last one that matches.
     protected = sealed_to if pinned_to is None else pinned_to
+    if lost is not None:
+        protected = lost.matched_size
     unprotected = max(0, evidence.last_seq - protected)
     verdict, explanation = _verdict(evidence, findings, unprotected, lost)
     return Verification(
