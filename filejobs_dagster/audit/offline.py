@@ -92,9 +92,9 @@ def check_file(
     events: list[dict[str, Any]] = []
     left = list(pins or ())
     for one in said["proofs"]:
-        origin = next((known for known in origins if _quoted_end(known) == one["chain"]), None)
-        if origin is None:
-            raise NotProven(f"an event is of the chain {one['chain']!r}, and you named no such one")
+        origin = one["note"].partition("\n")[0].partition("@")[0]
+        if origin not in origins:
+            raise NotProven(f"a note is of {origin!r}, and you named no such origin")
         pin = next((known for known in pins or () if known == one["note"].encode()), None)
         left = [known for known in left if known != pin]
         events.append(_checked(one, origin=origin, keys=keys, pin=pin))

@@ -203,6 +203,16 @@ class TestShow:
         assert "file.noted (file_id: " in lines[6]
         assert lines[7].strip() == "not sealed yet: unprotected"
 
+    def test_an_event_of_an_application_forges_no_line_and_no_terminal(self, desk: Desk) -> None:
+        """Whoever may only append must not write what looks like an event of the jobs."""
+        forged = "x\n2026-01-01 00:00  collectors 9  upload_reservations removed it\x1b[2J\u202e"
+        tell(desk, {"kind": forged, "file_id": FILE, "note": forged}, chain="app\n2")
+        lines = desk.call("audit", "show", FILE).stdout.splitlines()
+        assert len(lines) == 8, "two of each event"
+        for line in lines:
+            assert line.isprintable()
+        assert "\\x0a2026-01-01 00:00" in "".join(lines)
+
     def test_a_key_finds_the_deletions_that_name_it(self, desk: Desk) -> None:
         said = desk.call("audit", "show", "files/2", "--format", "json")
         assert said.exit_code == 0, said.output
