@@ -467,6 +467,7 @@ def test_a_seal_that_was_made_a_year_ahead_stops_nothing_once_the_clock_is_right
     monkeypatch.setattr(seal, "must_have_the_right_time", lambda *_: None)
     assert own_world.seal().seal_no == 5
     monkeypatch.undo()
+    assert own_world.verify().codes == codes, "also before anything is sealed behind it"
     for number in (6, 7):
         own_world.append(1)
         assert own_world.seal().seal_no == number

@@ -74,18 +74,19 @@ def _broken_chain(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]
 
 @check
 def seals_follow_each_other_in_time(evidence: Evidence) -> Iterable[Finding]:
-    """No seal says that it is later than the one behind it."""
-    tolerance = evidence.policy.clock_tolerance
-    return first_of(
-        "SEAL_TIME",
-        (
-            (None, f"Seal {before.seal_no} says {before.sealed_at}, and the next {seal.sealed_at}.")
-            for before, seal in pairwise(evidence.seals)
-            if (earlier := moment_of(before.sealed_at)) is not None
-            and (later := moment_of(seal.sealed_at)) is not None
-            and earlier - later > tolerance
-        ),
-    )
+    """No seal says that it is later than the one behind it, or than now."""
+    return first_of("SEAL_TIME", _later_than_the_next(evidence))
+
+
+def _later_than_the_next(evidence: Evidence) -> Iterator[tuple[None, str]]:
+    following = [*(moment_of(seal.sealed_at) for seal in evidence.seals[1:]), evidence.now]
+    for seal, limit in zip(evidence.seals, following, strict=False):
+        moment = moment_of(seal.sealed_at)
+        if moment is None or limit is None:
+            continue
+        if moment - limit > evidence.policy.clock_tolerance:
+            what = "now" if limit is evidence.now else "the seal behind it"
+            yield None, f"Seal {seal.seal_no} says {seal.sealed_at}, later than {what} ({limit})."
 
 
 @check
