@@ -264,6 +264,63 @@ def test_a_chain_belongs_to_the_role_that_began_it_and_to_its_members(
     assert check_chain(connection, "old") == 2
 
 
+LOG = ("chain", "event", "seal", "checkpoint", "restore", "hold", "pin")
+NOT_FOR_APPLICATIONS = [
+    *(f"SELECT FROM audit_{table}" for table in LOG),
+    *(f"DELETE FROM audit_{table}" for table in LOG),
+    *(f"TRUNCATE audit_{table} CASCADE" for table in LOG),
+    *(f"ALTER TABLE audit_{table} DISABLE TRIGGER ALL" for table in LOG),
+    *(f"CREATE TRIGGER t BEFORE INSERT ON audit_{table} FOR EACH ROW EXECUTE FUNCTION"
+      " refuse_audit_change()" for table in LOG),
+    *(f"LOCK TABLE audit_{table} IN ACCESS SHARE MODE" for table in LOG),
+    "UPDATE audit_chain SET writer = session_user, head_seq = 0",
+    "UPDATE audit_event SET body = '{}'",
+    "INSERT INTO audit_chain VALUES ('new', sha256(''), 0, sha256(''), now())",
+    "INSERT INTO audit_event SELECT 'app', 9, now(), '{}', sha256(''), sha256(''), sha256(''), 1",
+    "INSERT INTO audit_pin (object_key, chain_id, sha256) VALUES ('x', 'app', '')",
+    "SELECT audit_append_many('app', ARRAY['{}'])",
+    "SELECT audit_append_many('collectors', ARRAY['{\"kind\":\"audit.trim\"}'])",
+    "SELECT audit_record('collectors', ARRAY['{\"kind\":\"x\"}'])",
+    "SELECT audit_record('others', ARRAY['{\"kind\":\"x\"}'])",
+    "SELECT audit_record('app', ARRAY['{\"kind\":\"audit.trim\"}'])",
+    "SELECT audit_record('app', ARRAY['{\"kind\":\"x\"}', '{\"kind\":\"run.x\"}'])",
+    "ALTER FUNCTION audit_record(text, text[]) SECURITY INVOKER",
+    "CREATE OR REPLACE FUNCTION audit_record(text, text[]) RETURNS text LANGUAGE sql AS 'SELECT 1'",
+    "DROP FUNCTION audit_record(text, text[])",
+    "SET session_replication_role = replica",
+]  # fmt: skip
+"""What a role is refused that has exactly what docs/audit.md grants to an application."""
+
+
+def attempt(connection: psycopg.Connection, role: str, statement: str) -> None:
+    with connection.transaction():
+        connection.execute(f"SET LOCAL ROLE {role}".encode())
+        connection.execute(statement.encode())
+
+
+def test_a_role_with_exactly_an_application_s_grants_can_do_nothing_but_append(
+    connection: psycopg.Connection, writers: list[str]
+) -> None:
+    role, stranger = writers[0], writers[3]
+    record(connection, role)
+    record(connection, stranger, "others")
+    add(connection, {"n": 1})
+
+    def state() -> list[Any]:
+        return [
+            connection.execute(f"SELECT * FROM audit_{table} ORDER BY 1, 2".encode()).fetchall()
+            for table in LOG
+        ]
+
+    before = state()
+    for statement in NOT_FOR_APPLICATIONS:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            attempt(connection, role, statement)
+        assert state() == before, statement
+    assert record(connection, role) == (2, 2)
+    assert check_chain(connection, "app") == 2
+
+
 def test_tables_of_the_caller_are_not_met_by_a_function_that_runs_as_the_owner(
     connection: psycopg.Connection, writers: list[str]
 ) -> None:
