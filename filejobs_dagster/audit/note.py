@@ -56,6 +56,11 @@ class Signer(Protocol):
         """Four bytes that tell keys of one name apart."""
         ...
 
+    @property
+    def verifier(self) -> VerifierKey:
+        """The public key, by which whoever finds the pins can check them."""
+        ...
+
     def sign(self, text: bytes) -> bytes:
         """Sign the text of a note."""
         ...

@@ -1,12 +1,13 @@
-"""Checks a proof that one event stands in a sealed audit chain, without the chain.
+"""Checks proofs that events stand in a sealed audit chain, without the chain.
 
 This file needs no other file of the project and no database: Python 3.11 and the package
 `cryptography` are enough. Whoever doubts the project's own verifier can read all of it, or copy it
 elsewhere: `python offline.py PROOF --origin NAME --key KEY --pin FILE`.
 
-What it proves: whoever holds the private key stated, at the time in the note, that the chain had
-this event under this number with this time and this text. With the pin, that the statement stood
-outside of the database in these bytes. It does not prove that what the event says is true.
+A proof is of one event, or of the events that concern one file. What it proves: whoever holds the
+private key stated, at the time in the note, that the chain had this event under this number with
+this time and this text. With the pin, that the statement stood outside of the database in these
+bytes. It does not prove that what the event says is true, nor that a file has no other events.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ import struct
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FORMAT = "filejobs-audit-proof-1"
+FILE_FORMAT = "filejobs-audit-file-1"
 LONGEST = 50_000_000
-"""Bytes of a proof; more is no proof of one event."""
+"""Bytes of a proof; more is none."""
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 _ED25519 = 1
@@ -63,7 +68,77 @@ def check(proof: str, *, origin: str, keys: list[str], pin: bytes | None = None)
     Raises:
         NotProven: It is forged, cut, changed, of another chain, or signed by nobody you know.
     """
-    said = _read(proof)
+    return _checked(_read(proof, _is_proof), origin=origin, keys=keys, pin=pin)
+
+
+def check_file(
+    proof: str, *, origins: list[str], keys: list[str], pins: list[bytes] | None = None
+) -> dict[str, Any]:
+    """Check the proofs of the events that name one file.
+
+    Args:
+        proof: The text of the file that `filejobs audit prove FILE` wrote.
+        origins: The chains' names outside, which you know from elsewhere.
+        keys: As for `check`.
+        pins: The bytes of pins, fetched by yourself; each must be the note of some proof.
+
+    Returns:
+        The file, what is proven of each event, and the events that the file names as not proven.
+
+    Raises:
+        NotProven: One of them does not hold, stands twice, or does not concern the file.
+    """
+    said = _read(proof, _is_file)
+    events: list[dict[str, Any]] = []
+    left = list(pins or ())
+    for one in said["proofs"]:
+        origin = one["note"].partition("\n")[0].partition("@")[0]
+        if origin not in origins:
+            raise NotProven(f"a note is of {origin!r}, and you named no such origin")
+        pin = next((known for known in pins or () if known == one["note"].encode()), None)
+        left = [known for known in left if known != pin]
+        events.append(_checked(one, origin=origin, keys=keys, pin=pin))
+    if left:
+        raise NotProven("a pin holds another text than each of the notes")
+    if len({(found["chain"], found["seq"]) for found in events}) != len(events):
+        raise NotProven("an event stands twice")
+    _all_concern(said["file"], events)
+    return {"file": said["file"], "events": events, "left_out": said["left_out"]}
+
+
+def _all_concern(file: str, events: list[dict[str, Any]]) -> None:
+    """Refuse an event that names neither the file, nor a key of its events, nor their batch."""
+    bodies = [_body(found) for found in events]
+    names = {file}.union(
+        *(_texts(body.get("storage_key")) for body in bodies if body.get("file_id") == file)
+    )
+    batches = {_batch(body) for body in bodies if names & _texts(body.get("keys"))}
+    for found, body in zip(events, bodies, strict=True):
+        named = _texts(body.get("storage_key")) | _texts(body.get("keys"))
+        result = body.get("kind") == "objects.delete.result" and _batch(body) in batches
+        if body.get("file_id") != file and not names & named and not result:
+            raise NotProven(f"event {found['seq']} of {found['chain']!r} does not concern {file!r}")
+
+
+def _body(found: dict[str, Any]) -> dict[str, Any]:
+    try:
+        body = json.loads(found["body"])
+    except (ValueError, RecursionError):
+        body = None
+    return {**body, "chain": found["chain"]} if isinstance(body, dict) else {}
+
+
+def _batch(body: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(body.get(name)) for name in ("chain", "run_id", "batch"))
+
+
+def _texts(value: Any) -> set[str]:
+    return {one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)}
+
+
+def _checked(
+    said: dict[str, Any], *, origin: str, keys: list[str], pin: bytes | None
+) -> dict[str, Any]:
     event, note = said["event"], said["note"]
     stated = _opened(note, keys)
     lines = {origin, *(f"{origin}@{number}" for number in range(2, 1000))}
@@ -77,12 +152,13 @@ def check(proof: str, *, origin: str, keys: list[str], pin: bytes | None = None)
     chain = said["chain"]
     if _quoted_end(origin) != chain:
         raise NotProven(f"the event is said to be of the chain {chain!r}, not of {origin}")
-    leaf = hashlib.sha256(b"\x00" + _event_hash(chain, event)).digest()
     path = [_hash(one) for one in said["path"]]
-    if _root(leaf, seq - 1, size, path) != base64.b64decode(stated["root"]):
+    root = root_of(event_hash(chain, event), seq - 1, size, path)
+    if root != base64.b64decode(stated["root"]):
         raise NotProven("number, time, text and path do not lead to the root that was signed")
     return {
         "chain": chain,
+        "origin": stated["origin"],
         "seq": seq,
         "recorded_at": event["recorded_at"],
         "body": event["body"],
@@ -93,27 +169,50 @@ def check(proof: str, *, origin: str, keys: list[str], pin: bytes | None = None)
     }
 
 
-def _read(proof: str) -> dict[str, Any]:
+def _read(proof: str, is_right: Callable[[Any], bool]) -> dict[str, Any]:
     if len(proof) > LONGEST:
         raise NotProven("the file is too long for a proof")
     try:
         said = json.loads(proof, object_pairs_hook=_each_name_once)
         # Half of a surrogate pair is in JSON's power and in no text's.
         json.dumps(said, ensure_ascii=False).encode()
-        event = said["event"]
-        right = (
-            said["format"] == FORMAT
-            and isinstance(said["path"], list)
-            and all(isinstance(said[name], str) for name in ("chain", "note"))
-            and all(isinstance(event[name], str) for name in ("recorded_at", "body", "prev_hash"))
-            and type(event["seq"]) is int
-            and all(isinstance(one, str) for one in said["path"])
-        )
+        right = is_right(said)
     except (ValueError, KeyError, TypeError, RecursionError):
         right = False
     if not right:
         raise NotProven("the file is no proof: it was cut, or is something else")
     return dict(said)
+
+
+def _is_proof(said: Any) -> bool:
+    event = said["event"]
+    return (
+        said["format"] == FORMAT
+        and isinstance(said["path"], list)
+        and all(isinstance(said[name], str) for name in ("chain", "note"))
+        and all(isinstance(event[name], str) for name in ("recorded_at", "body", "prev_hash"))
+        and type(event["seq"]) is int
+        and all(isinstance(one, str) for one in said["path"])
+    )
+
+
+def _is_file(said: Any) -> bool:
+    return (
+        said["format"] == FILE_FORMAT
+        and isinstance(said["file"], str)
+        and isinstance(said["proofs"], list)
+        and bool(said["proofs"])
+        and all(map(_is_proof, said["proofs"]))
+        and isinstance(said["left_out"], list)
+    )
+
+
+def _is_of_a_file(text: str) -> bool:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said.get("format") == FILE_FORMAT
 
 
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,7 +265,12 @@ def _key(text: str) -> tuple[str, bytes, bytes]:
     return name, identifier, raw[1:]
 
 
-def _event_hash(chain: str, event: dict[str, Any]) -> bytes:
+def event_hash(chain: str, event: dict[str, Any]) -> bytes:
+    """The hash of an event, computed from what the proof says of it.
+
+    Raises:
+        NotProven: Its time or a hash is not written as it must be.
+    """
     if not _TIME.fullmatch(event["recorded_at"]):
         raise NotProven("the event has no time")
     try:
@@ -184,9 +288,13 @@ def _event_hash(chain: str, event: dict[str, Any]) -> bytes:
     ).digest()
 
 
-def _root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
-    """The root that an inclusion path leads to (RFC 9162, 2.1.3.2)."""
-    node, last = leaf, size - 1
+def root_of(digest: bytes, index: int, size: int, path: list[bytes]) -> bytes:
+    """The root that an inclusion path leads to from the hash of an event (RFC 9162, 2.1.3.2).
+
+    Raises:
+        NotProven: The path is too long or too short.
+    """
+    node, last = hashlib.sha256(b"\x00" + digest).digest(), size - 1
     for sibling in path:
         if last == 0:
             raise NotProven("the path is too long")
@@ -228,17 +336,24 @@ def _quoted_end(origin: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Check the proof that the command line names; 0 when it holds, 2 when it does not."""
-    parser = argparse.ArgumentParser(description="Checks a proof of one audit event.")
+    parser = argparse.ArgumentParser(description="Checks a proof of audit events.")
     parser.add_argument("proof", type=Path, help="the file of `filejobs audit prove`")
-    parser.add_argument("--origin", required=True, help="base/chain, known from elsewhere")
-    parser.add_argument("--key", action="append", required=True, help="a public key; may repeat")
-    parser.add_argument("--pin", type=Path, help="the pin, fetched from its place by yourself")
+    repeated: dict[str, Any] = {"action": "append", "required": True}
+    parser.add_argument("--origin", **repeated, help="base/chain, known from elsewhere; may repeat")
+    parser.add_argument("--key", **repeated, help="a public key; may repeat")
+    parser.add_argument(
+        "--pin", type=Path, action="append", default=[],
+        help="a pin, fetched from its place by yourself; may repeat",
+    )  # fmt: skip
     asked = parser.parse_args(arguments)
     try:
-        pin = None if asked.pin is None else asked.pin.read_bytes()
-        found = check(
-            asked.proof.read_text(encoding="utf-8"), origin=asked.origin, keys=asked.key, pin=pin
-        )
+        pins = [path.read_bytes() for path in asked.pin]
+        text = asked.proof.read_text(encoding="utf-8")
+        if _is_of_a_file(text):
+            found = check_file(text, origins=asked.origin, keys=asked.key, pins=pins)
+        else:
+            pin = pins[-1] if pins else None
+            found = check(text, origin=asked.origin[-1], keys=asked.key, pin=pin)
     except (NotProven, OSError, UnicodeError) as error:
         sys.stderr.write(f"NOT PROVEN: {error}\n")
         return 2

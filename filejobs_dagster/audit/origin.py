@@ -9,7 +9,11 @@ from urllib.parse import quote, unquote
 _BASE = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*")
 _SEAL = re.compile(r"(?P<incarnation>\d+)/seal/(?P<number>\d{12})\.note")
 _TRIM = re.compile(r"(?P<incarnation>\d+)/trim/(?P<number>\d{12})-(?P<sha256>[0-9a-f]{64})\.note")
+_MANIFEST = re.compile(
+    r"(?P<incarnation>\d+)/manifest/(?P<number>\d{12})-(?P<sha256>[0-9a-f]{64})\.note"
+)
 _RESTORE = re.compile(r"(?P<incarnation>\d+)/restore-(?P<sha256>[0-9a-f]{64})\.note")
+_KINDS = {"seal": _SEAL, "trim": _TRIM, "restore": _RESTORE, "manifest": _MANIFEST}
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,14 @@ class Origin:
         """Where the restore that began an incarnation is pinned."""
         return f"{self.prefix}{incarnation}/restore-{sha256.hex()}.note"
 
+    def manifest_folder(self, incarnation: int) -> str:
+        """What the keys of an incarnation's manifests begin with."""
+        return f"{self.prefix}{incarnation}/manifest/"
+
+    def manifest_key(self, incarnation: int, seal_no: int, sha256: bytes) -> str:
+        """Where the manifest stands that was made with a seal."""
+        return f"{self.manifest_folder(incarnation)}{seal_no:012d}-{sha256.hex()}.note"
+
     def archive_key(self, incarnation: int, from_seq: int, to_seq: int, sha256: bytes) -> str:
         """Where the events of a batch are kept before they are cut, by the hash of the file."""
         return (
@@ -71,7 +83,7 @@ class Origin:
     def read_key(self, key: str) -> PinName | None:
         """Tell what a key of the chain names, None for what is no pin."""
         rest = key.removeprefix(self.prefix)
-        for kind, pattern in (("seal", _SEAL), ("trim", _TRIM), ("restore", _RESTORE)):
+        for kind, pattern in _KINDS.items():
             match = pattern.fullmatch(rest)
             if match:
                 found = match.groupdict()
@@ -89,10 +101,10 @@ class PinName:
     """What a pin's key says of it.
 
     Attributes:
-        kind: `seal`, `trim` or `restore`.
+        kind: `seal`, `trim`, `restore` or `manifest`.
         incarnation: Of the chain.
-        number: Of the seal or the checkpoint; 0 for a restore.
-        sha256: Of the note of a checkpoint or a restore, in hexadecimal.
+        number: Of the seal or the checkpoint, of a manifest its seal's; 0 for a restore.
+        sha256: Of the note, in hexadecimal; None for a seal.
     """
 
     kind: str

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+
+from filejobs_dagster.postgres.clock import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from filejobs_dagster.audit.keys import TrustedKeys
     from filejobs_dagster.audit.note import Signer
+    from filejobs_dagster.audit.verify.evidence import VerifyPolicy
     from filejobs_dagster.audit.verify.registry import Finding
+    from filejobs_dagster.postgres.connect import Connection, Database
 
 _OLDER_DATABASE = frozenset({"PIN_AHEAD_SEAL", "PIN_TAIL"})
 _TWO_HISTORIES = frozenset({"EQUIVOCATION", "SEAL_PIN_MISMATCH"})
@@ -86,3 +91,40 @@ def must_be_trusted(
             f"no key that signs here is one that the verifier believes for seal {seal_no}: add the "
             "public key to the verifier's settings, with the number of its first seal.",
         )
+
+
+def must_have_the_right_time(
+    database: Database, connection: Connection, policy: VerifyPolicy, refused: type[Refused]
+) -> None:
+    """Refuse to write under a clock that jumped: what it dates would stand for ever.
+
+    The witness is the clock of the pins' place; where that has none, this machine's. Once both
+    agree again, nothing that was written meanwhile holds anything up.
+
+    Args:
+        database: Whose clock it is.
+        connection: One without an open transaction.
+        policy: Where the pins are, and how far clocks may differ.
+        refused: The class of the refusal.
+
+    Raises:
+        Refused: CLOCK_WRONG.
+        PinStoreUnusable: The place does not answer.
+    """
+    before = _now(database, connection)
+    place = None if policy.pins is None else policy.pins.now()
+    witness = place or datetime.now(timezone.utc)
+    tolerance = policy.clock_tolerance
+    # The place may have taken its time to answer.
+    if not before - tolerance <= witness <= _now(database, connection) + tolerance:
+        whose = "this machine's" if place is None else "that of the pins' place"
+        raise refused(
+            "CLOCK_WRONG",
+            f"the database's clock says {before.isoformat()}, {whose} {witness.isoformat()}: more "
+            f"than {tolerance} apart. Set the one that is wrong.",
+        )
+
+
+def _now(database: Database, connection: Connection) -> datetime:
+    with database.transaction(connection, read_only=True) as cursor:
+        return database_now(cursor)

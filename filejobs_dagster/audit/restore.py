@@ -154,7 +154,7 @@ def _without_a_row(evidence: Evidence) -> Iterator[tuple[Pinned, PinReceipt]]:
     pinned = evidence.pinned
     if pinned is None:
         return
-    for pin in (*pinned.seals.values(), *pinned.trims.values(), *pinned.restores.values()):
+    for pin in pinned.all:
         if pin.key not in evidence.put_pins:
             version = min(pinned.versions.get(pin.key, {None}), key=str)
             yield pin, PinReceipt(pin.key, version, pin.locked_until, was_there=True)

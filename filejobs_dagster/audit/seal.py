@@ -13,19 +13,32 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import COLLECTORS_CHAIN
 from filejobs_dagster.audit.chains import locked
-from filejobs_dagster.audit.note import sign_note
+from filejobs_dagster.audit.note import sign_note, text_of
 from filejobs_dagster.audit.pins import bookkeeping
+from filejobs_dagster.audit.pins.read import read_pins
 from filejobs_dagster.audit.pins.store import PinReceipt, PinStoreUnusable
-from filejobs_dagster.audit.refused import SealRefused, code_for, must_be_trusted
+from filejobs_dagster.audit.refused import (
+    SealRefused,
+    code_for,
+    must_be_trusted,
+    must_have_the_right_time,
+)
 from filejobs_dagster.audit.session import set_writing, snapshot
-from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of, moment_text
-from filejobs_dagster.audit.tables import SealRow, names_by_need
+from filejobs_dagster.audit.statement import (
+    NOTHING_BEFORE,
+    ManifestStatement,
+    UnreadableStatement,
+    moment_text,
+    sha256_of,
+)
+from filejobs_dagster.audit.tables import SealRow, names_by_need, newest_put_below
 from filejobs_dagster.audit.verify import CHECKS, Sealing, VerifyPolicy, examine, known_chains
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from filejobs_dagster.audit.note import Signer
+    from filejobs_dagster.audit.origin import Origin
     from filejobs_dagster.audit.pins.store import PinStore
     from filejobs_dagster.audit.verify import Evidence
     from filejobs_dagster.postgres.connect import Connection, Database
@@ -144,7 +157,7 @@ def seal_chain(
         live: False writes nothing, neither a seal nor a pin.
 
     Raises:
-        SealRefused: CHAIN_BUSY, ROLLED_BACK, EQUIVOCATION, SEAL_GAP, VERIFY_FAILED, CLOCK_BACK or
+        SealRefused: CHAIN_BUSY, ROLLED_BACK, EQUIVOCATION, SEAL_GAP, VERIFY_FAILED, CLOCK_WRONG or
             KEY_UNKNOWN.
         Equivocation: Another text stands where the pin belongs.
         NotPinned: The seal is written, and the place for pins did not take it.
@@ -158,9 +171,12 @@ def seal_chain(
         late = _pin_what_is_not(database, connection, policy, evidence)
         planned = _would_seal(evidence, policy)
         if not planned.events and not policy.heartbeat and evidence.seals:
+            newest = evidence.seals[-1]
+            if evidence.pinned is not None:
+                _keep_manifest(database, connection, policy, evidence, newest)
             return Sealed(
                 chain,
-                planned.seal_no - 1,
+                newest.seal_no,
                 planned.size,
                 0,
                 made=False,
@@ -171,6 +187,7 @@ def seal_chain(
         row = _next_seal(evidence, policy)
         _write(database, connection, lease, chain, row)
         pinned = _pin(database, connection, policy, evidence, row)
+        _keep_manifest(database, connection, policy, evidence, row)
     return Sealed(
         chain,
         row.seal_no,
@@ -185,6 +202,7 @@ def seal_chain(
 
 
 def _look(database: Database, connection: Connection, chain: str, policy: SealPolicy) -> Evidence:
+    must_have_the_right_time(database, connection, policy.verify, SealRefused)
     evidence = examine(database, connection, chain, policy.verify, mode=Sealing())
     findings = [
         finding
@@ -200,14 +218,6 @@ def _look(database: Database, connection: Connection, chain: str, policy: SealPo
             "the tree of the newest pinned seal is not in the database, so no root can be computed "
             "behind it. Verify the chain.",
         )
-    if evidence.seals:
-        last = moment_of(evidence.seals[-1].sealed_at)
-        if last is None or evidence.now < last - policy.verify.clock_tolerance:
-            raise SealRefused(
-                "CLOCK_BACK",
-                f"the database's clock says {evidence.now.isoformat()}, and the newest seal was "
-                f"made at {evidence.seals[-1].sealed_at}: set the clock.",
-            )
     following = _following(evidence)
     must_be_trusted(policy.verify.trusted, policy.signers, following, SealRefused)
     return evidence
@@ -320,3 +330,66 @@ def _pin(
     with database.transaction(connection) as cursor:
         bookkeeping.write_down(cursor, database, evidence.chain, row.note, receipt)
     return True
+
+
+def _keep_manifest(
+    database: Database,
+    connection: Connection,
+    policy: SealPolicy,
+    evidence: Evidence,
+    seal: SealRow,
+) -> None:
+    """Put a manifest beside the pins where the newest one differs, or is of another day.
+
+    Nothing is written over, so each is an object of its own, locked as long as the pins of its day.
+    """
+    store, origin = policy.verify.pins, evidence.origin
+    if store is None:
+        return
+    wanted = ManifestStatement(
+        origin=origin.line(seal.incarnation),
+        chain=evidence.chain,
+        incarnation=seal.incarnation,
+        keys=tuple(str(signer.verifier) for signer in policy.signers),
+        first_seq=evidence.base.seq + 1,
+        first_at=evidence.began or "-",
+        before=evidence.base.hash,
+        seal_no=seal.seal_no,
+        size=seal.size,
+        note=seal.sha256,
+        sealed_at=seal.sealed_at,
+    )
+    try:
+        if _newest_manifest_is_as_good(database, connection, store, wanted, origin):
+            return
+        note = sign_note(wanted.text(), policy.signers)
+        key = origin.manifest_key(seal.incarnation, seal.seal_no, sha256_of(note))
+        receipt = bookkeeping.put(store, key, note, policy.locked_until(evidence.now))
+    except PinStoreUnusable as error:
+        raise NotPinned(
+            f"Seal {seal.seal_no} of the chain {evidence.chain!r} is pinned, and the manifest "
+            f"beside it could not be put: {error} The next run puts it."
+        ) from error
+    with database.transaction(connection) as cursor:
+        bookkeeping.write_down(cursor, database, evidence.chain, note, receipt)
+
+
+def _newest_manifest_is_as_good(
+    database: Database,
+    connection: Connection,
+    store: PinStore,
+    wanted: ManifestStatement,
+    origin: Origin,
+) -> bool:
+    folder = origin.manifest_folder(wanted.incarnation)
+    with database.transaction(connection, read_only=True) as cursor:
+        key = newest_put_below(cursor, database, origin.chain, folder)
+    if key is None:
+        return False
+    try:
+        return any(
+            ManifestStatement.parse(text_of(pin.note or "")).is_as_good_as(wanted)
+            for pin in read_pins(store, origin, under=key).all
+        )
+    except UnreadableStatement:
+        return False

@@ -1,4 +1,4 @@
-"""The texts of the notes: what a seal, the receipt of a trim and a restore state.
+"""The texts of the notes: what a seal, a manifest, the receipt of a trim and a restore state.
 
 Every number and time stands in the text as it is compared, so that a row agrees with its note when
 the text made from the row is the note's text.
@@ -10,9 +10,9 @@ import base64
 import binascii
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 NOTHING_BEFORE = bytes(32)
 """The previous note's hash in the first one of a chain."""
@@ -35,6 +35,13 @@ _TRIM = re.compile(
     r"by (?P<actor>[^ \n]+) (?P<run_id>[^ \n]+)\n"
     r"archive (?P<archive>[^ \n]+)\n"
     r"previous (?P<previous>[^ \n]+)\n"
+)
+_MANIFEST = re.compile(
+    r"(?P<origin>[^\n]+)#manifest\n"
+    r"chain (?P<chain>[^ \n]+) (?P<incarnation>\d{1,10})\n"
+    r"(?P<keys>(key [^ \n]+\n)*)"
+    r"first (?P<first_seq>\d{1,18}) (?P<first_at>[^ \n]+) (?P<before>[^ \n]+)\n"
+    r"newest (?P<seal_no>\d{1,18}) (?P<size>\d{1,18}) (?P<note>[^ \n]+) (?P<sealed_at>[^ \n]+)\n"
 )
 _RESTORE = re.compile(
     r"(?P<origin>[^\n]+)#restore\n"
@@ -103,6 +110,83 @@ class SealStatement:
             previous=_decoded(found["previous"]),
             system_id=found["system_id"],
             timeline=found["timeline"],
+        )
+
+
+@dataclass(frozen=True)
+class ManifestStatement:
+    """What somebody needs to know who has nothing but the place of the pins.
+
+    Attributes:
+        origin: The chain's line.
+        chain: Its name in the database.
+        incarnation: Which one.
+        keys: The public keys that sign, as `keygen` prints them.
+        first_seq: The oldest event that was not trimmed.
+        first_at: When it was recorded, a hyphen when there is none.
+        before: The hash that it names as the one before it; the genesis for the first of all.
+        seal_no: The seal that is pinned as the newest.
+        size: How many events that counts.
+        note: SHA-256 of its note.
+        sealed_at: When it was made.
+    """
+
+    origin: str
+    chain: str
+    incarnation: int
+    keys: tuple[str, ...]
+    first_seq: int
+    first_at: str
+    before: bytes
+    seal_no: int
+    size: int
+    note: bytes
+    sealed_at: str
+
+    def text(self) -> str:
+        """The text of the note."""
+        keys = "".join(f"key {key}\n" for key in self.keys)
+        return (
+            f"{self.origin}#manifest\n"
+            f"chain {word(self.chain)} {self.incarnation}\n{keys}"
+            f"first {self.first_seq} {self.first_at} {_encoded(self.before)}\n"
+            f"newest {self.seal_no} {self.size} {_encoded(self.note)} {self.sealed_at}\n"
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> ManifestStatement:
+        """Read what `text` wrote.
+
+        Raises:
+            UnreadableStatement: It is no manifest.
+        """
+        found = _matched(_MANIFEST, text, "manifest")
+        return cls(
+            origin=found["origin"],
+            chain=unquote(found["chain"]),
+            incarnation=int(found["incarnation"]),
+            keys=tuple(line.removeprefix("key ") for line in found["keys"].splitlines()),
+            first_seq=int(found["first_seq"]),
+            first_at=found["first_at"],
+            before=_decoded(found["before"]),
+            seal_no=int(found["seal_no"]),
+            size=int(found["size"]),
+            note=_decoded(found["note"]),
+            sealed_at=found["sealed_at"],
+        )
+
+    def is_as_good_as(self, other: ManifestStatement) -> bool:
+        """Tell whether another one says the same, but for a newer pin of the same day."""
+        return (
+            self
+            == replace(
+                other,
+                seal_no=self.seal_no,
+                size=self.size,
+                note=self.note,
+                sealed_at=self.sealed_at,
+            )
+            and self.sealed_at.split("T")[0] == other.sealed_at.split("T")[0]
         )
 
 

@@ -19,6 +19,7 @@ from filejobs_dagster.audit.statement import (
     UnreadableStatement,
     sha256_of,
 )
+from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -328,17 +329,45 @@ def newest_put_seal(
     return max((keys[row[0]] for row in cursor.fetchall()), default=None)
 
 
+@dataclass(frozen=True)
+class PutPin:
+    """What was written down when a pin was put.
+
+    Attributes:
+        version: Which version; None where the place keeps none.
+        sha256: Of its text.
+    """
+
+    version: str | None
+    sha256: bytes
+
+
 def read_put_pins(
     cursor: psycopg.Cursor[TupleRow], database: Database, chain: str
-) -> dict[str, str | None]:
-    """Read what was ever written down as pinned: each key with the version that was put."""
+) -> dict[str, PutPin]:
+    """Read what was ever written down as pinned, by its key."""
     cursor.execute(
         sql.SQL(
-            "SELECT object_key, version_id FROM {} WHERE chain_id = %s ORDER BY object_key"
+            "SELECT object_key, version_id, sha256 FROM {} WHERE chain_id = %s ORDER BY object_key"
         ).format(table(database, "audit_pin")),
         (chain,),
     )
-    return {str(key): version for key, version in cursor.fetchall()}
+    return {str(key): PutPin(version, bytes(digest)) for key, version, digest in cursor.fetchall()}
+
+
+def newest_put_below(
+    cursor: psycopg.Cursor[TupleRow], database: Database, chain: str, folder: str
+) -> str | None:
+    """The last key below a folder that was written down as pinned; None when there is none."""
+    cursor.execute(
+        sql.SQL(
+            "SELECT max(object_key) FROM {} WHERE chain_id = %s AND object_key >= %s"
+            " AND object_key < %s"
+        ).format(table(database, "audit_pin")),
+        (chain, folder, f"{folder}~"),
+    )
+    key: str | None = one(cursor)[0]
+    return key
 
 
 def read_moments(

@@ -170,6 +170,27 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
             "trimmed, and stops neither sealing nor trimming what is before it"
         ),
     ),
+    "SEAL_TIME": (
+        "a seal says that it is later than the one behind it, or than now",
+        (
+            "the database's clock was ahead when it was made, and nobody's clock knew better. It "
+            "stays, and stops neither sealing nor trimming"
+        ),
+    ),
+    "MANIFEST": (
+        (
+            "the manifest beside the pins is not signed, or names another chain, key, pin or "
+            "beginning than is there"
+        ),
+        "somebody put it there, or changed it; believe the pins",
+    ),
+    "MANIFEST_MISSING": (
+        "a warning: no manifest stands beside the pins",
+        (
+            "none: the next run of `audit_seal` puts one. One that was there and is gone is "
+            "`PIN_GONE`"
+        ),
+    ),
     "EV_TIME": (
         (
             "an event is older than the one before it, and no event `audit.clock` says that the "
@@ -371,9 +392,15 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
         "a number is missing in what would be sealed",
         "as `EV_SEQ`",
     ),
-    "CLOCK_BACK": (
-        "the database's clock is before the newest seal",
-        "set the clock",
+    "CLOCK_WRONG": (
+        (
+            "the database's clock and that of the pins' place are more than five minutes apart; of "
+            "a place without a clock, that of the machine of the run"
+        ),
+        (
+            "set the one that is wrong; what was written under it stays a finding and stops "
+            "nothing"
+        ),
     ),
     "KEY_UNKNOWN": (
         "the verifier would not believe the key that signs",
@@ -392,7 +419,7 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
         "choose a lower one",
     ),
     "RETENTION": (
-        "an event is too young, or two clocks disagree",
+        "an event is too young, or the newest pin was stored later than now",
         "set the clocks; the message has both",
     ),
     "ARCHIVE_MISSING": (

@@ -224,41 +224,74 @@ def restore(
 @app.command()
 def prove(
     context: typer.Context,
-    number: Annotated[
-        int, typer.Argument(metavar="NUMBER", min=1, help="Which event.", show_default=False)
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NUMBER",
+            help="The file's id or its key, or the number of one event.",
+            show_default=False,
+        ),
     ],
-    chain: Chain = COLLECTORS_CHAIN,
+    chain: Annotated[
+        str | None,
+        typer.Option(
+            "--chain",
+            metavar="NAME",
+            help=f"Which chain. Of a number {COLLECTORS_CHAIN}, of a file all chains.",
+            show_default=False,
+        ),
+    ] = None,
+    is_file: Annotated[
+        bool, typer.Option("--file", help="It is a file's id, though it looks like a number.")
+    ] = False,
 ) -> None:
-    """Print a proof that one event stands in the chain, for somebody who has only public keys.
+    """Print a proof that events stand in a chain, for somebody who has only public keys.
 
-    The proof holds the event, the signed note of the first pinned seal that counts it, and the
+    Of one event by its number, or of all events that concern a file, as `audit show` finds them.
+    The proof holds each event, the signed note of the first pinned seal that counts it, and the
     hashes between the two. `filejobs_dagster/audit/offline.py` checks it without the database and
     without any other file of the project. The role needs SELECT on the tables of the log. Nothing
-    is verified here: that is `filejobs verify`.
+    else is verified here: that is `filejobs verify`.
 
     [bold]Examples[/bold]
       filejobs audit prove 4711 > proof.json
+      filejobs audit prove 0b3c5a1e-8f0e-4c55-9f0b-0c2d8f1f6a77 > proof.json
       python offline.py proof.json --origin acme-production/audit/collectors --key "$KEY"
 
     [bold]Exit codes[/bold]
-      0   printed
-      1   the event is not there, was trimmed, or no pinned seal counts it
+      0   printed; events of the file that cannot be proven are named in it and on stderr
+      1   no event is there, or none can be proven: trimmed, or no pinned seal counts it
     """
-    from filejobs_dagster.audit.prove import NothingToProve, prove_event  # noqa: PLC0415
+    from filejobs_dagster.audit.prove import (  # noqa: PLC0415 (--help stays fast)
+        NothingToProve,
+        prove_event,
+        prove_file,
+    )
     from filejobs_dagster.jobs.audit_setup import verify_policy  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
 
     invocation = Invocation.of(context)
     settings = invocation.require()
     database = Database.of(settings.database)
+    pins: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     try:
-        origin = verify_policy(settings).origin_of(chain)
+        policy = verify_policy(settings)
         with database.connect("audit prove") as connection:
-            text, pin = prove_event(database, connection, origin, number)
+            if is_file or not (what.isascii() and what.isdigit()):
+                proof = prove_file(database, connection, policy, what, chain)
+                text, pins, left_out = proof.text, proof.pins, proof.left_out
+            else:
+                origin = policy.origin_of(chain or COLLECTORS_CHAIN)
+                text, pin = prove_event(database, connection, origin, int(what))
+                pins = (pin,)
     except NothingToProve as error:
         _refuse(str(error), invocation)
     typer.echo(text, nl=False)
-    print_error(f"Whoever checks it fetches the pin by himself: {pin}")
+    for why in left_out:
+        print_error(f"Not proven: {why}")
+    where = "" if policy.pins is None else f" ({policy.pins.description})"
+    print_error(f"Whoever checks it fetches each pin by himself: {', '.join(pins)}{where}")
 
 
 @hold.command("set")

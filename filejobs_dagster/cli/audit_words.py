@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.cli.words import moment
+from filejobs_dagster.ledger.sanitize import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from filejobs_dagster.audit.history import FileEvent
 
+LONGEST = 10_000
+"""Characters of a line; the JSON has all."""
+
 
 def told(event: FileEvent) -> Iterator[str]:
-    """One event: when, where, what happened, and what covers it."""
-    yield f"{moment(event.recorded_at)}  {event.chain} {event.seq}  {in_words(event)}"
+    """One event: when, where, what happened, and what covers it.
+
+    An application writes its own words into its events: they must not look like another line.
+    """
+    happened = display_key(f"{event.chain} {event.seq}  {in_words(event)}", LONGEST)
+    yield f"{moment(event.recorded_at)}  {happened}"
     yield f"    {covered(event)}"
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation, refuse
 from filejobs_dagster.cli.output import console, print_error, print_json, print_table
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.ledger.sanitize import display_key, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -219,7 +219,7 @@ def _print(results: Sequence[Verification]) -> None:
         table.add_column(heading, justify="left" if heading in headings[:2] else "right")
     for result in results:
         table.add_row(
-            result.chain, result.verdict, f"{result.rows:,}", _count(result.head_seq),
+            display_key(result.chain), result.verdict, f"{result.rows:,}", _count(result.head_seq),
             f"{result.trimmed_to:,}", f"{result.sealed_to:,}", _count(result.pinned_to),
             f"{result.unprotected:,}",
         )  # fmt: skip
@@ -236,10 +236,10 @@ def _said(results: Sequence[Verification]) -> Iterator[str]:
             yield _line(result.chain, finding, "warning")
     for explanation in dict.fromkeys(result.explanation for result in results):
         chains = [result.chain for result in results if result.explanation == explanation]
-        yield f"{', '.join(chains)}: {explanation}"
+        yield f"{', '.join(map(display_key, chains))}: {explanation}"
     for result in results:
         for said in result.restores:
-            yield f"{result.chain}: {said}"
+            yield f"{display_key(result.chain)}: {said}"
     first = results[0]
     yield f"Checked {first.mode}. Pins: {first.pins or 'none'}."
     if not first.signatures:
@@ -248,7 +248,7 @@ def _said(results: Sequence[Verification]) -> Iterator[str]:
 
 def _line(chain: str, finding: Finding, word: str) -> str:
     where = "" if finding.seq is None else f" at event {finding.seq}"
-    return f"{word} {chain}: {finding.code}{where}: {finding.message}"
+    return f"{word} {display_key(chain)}: {finding.code}{where}: {finding.message}"
 
 
 def _count(number: int | None) -> str:

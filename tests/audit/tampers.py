@@ -11,7 +11,8 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.keys import generate
-from filejobs_dagster.audit.statement import moment_text
+from filejobs_dagster.audit.note import sign_note, text_of
+from filejobs_dagster.audit.statement import ManifestStatement, moment_text, sha256_of
 from tests.audit.tools import OF_CHAIN, Attack, signed_seal
 from tests.audit.world import DAY
 
@@ -309,8 +310,8 @@ def _(a: Attack) -> None:
     )
 
 
-@tamper("a seal outside of its key's interval", "SEAL_SIG", "PIN_SIG SEAL_SIG", "SEAL_SIG",
-        policy=lambda policy: replace(policy, trusted=replace(
+@tamper("a seal outside of its key's interval", "SEAL_SIG", "MANIFEST PIN_SIG SEAL_SIG",
+        "SEAL_SIG", policy=lambda policy: replace(policy, trusted=replace(
             policy.trusted, keys=(replace(policy.trusted.keys[0], first_seal=2),))))  # fmt: skip
 def _(a: Attack) -> None:
     pass
@@ -500,8 +501,8 @@ def _(a: Attack) -> None:
 @tamper(
     "wipe the chain and begin another, sealed with the stolen key",
     "",
-    "PIN_AHEAD_SEAL PIN_HEAD PIN_ROOT SEAL_PIN_MISMATCH",
-    "EV_LINK PIN_AHEAD_SEAL PIN_HEAD PIN_ROOT SEAL_PIN_MISMATCH SEAL_ROOT",
+    "MANIFEST PIN_AHEAD_SEAL PIN_HEAD PIN_ROOT SEAL_PIN_MISMATCH",
+    "EV_LINK MANIFEST PIN_AHEAD_SEAL PIN_HEAD PIN_ROOT SEAL_PIN_MISMATCH SEAL_ROOT",
 )
 def _(a: Attack) -> None:
     first = a.seals()[0]
@@ -532,13 +533,14 @@ def _(a: Attack) -> None:
     a.pins.objects[key].append((datetime.now(timezone.utc), b"other"))
 
 
-@tamper("another text at a pin's place", "", "PIN_SIG SEAL_PIN_MISMATCH", "")
+@tamper("another text at a pin's place", "", *["PIN_REPLACED PIN_SIG SEAL_PIN_MISMATCH"] * 2)
 def _(a: Attack) -> None:
     key = OF_CHAIN.seal_key(1, 4)
     a.pins.objects[key] = [(datetime.now(timezone.utc), b"\xff\n")]
 
 
-@tamper("a pin of another seal at a pin's place", "", "PIN_SIG SEAL_PIN_MISMATCH", "")
+@tamper("a pin of another seal at a pin's place", "",
+        *["PIN_REPLACED PIN_SIG SEAL_PIN_MISMATCH"] * 2)  # fmt: skip
 def _(a: Attack) -> None:
     a.pins.objects[OF_CHAIN.seal_key(1, 4)] = a.pins.objects[OF_CHAIN.seal_key(1, 5)]
 
@@ -583,7 +585,7 @@ def _(a: Attack) -> None:
 
 
 @tamper("date a seal back before what it counts, with the stolen key, and pin it",
-        "EV_AHEAD", "EV_AHEAD", "")  # fmt: skip
+        "EV_AHEAD SEAL_TIME", "EV_AHEAD SEAL_TIME", "SEAL_TIME")  # fmt: skip
 def _(a: Attack) -> None:
     row = a.forge_seal(a.world.signer)
     a.run("DELETE FROM audit_seal WHERE chain_id = 'a' AND seal_no = 6")
@@ -599,7 +601,57 @@ def _(a: Attack) -> None:
     pass
 
 
-@tamper("a trim's pin that is no note", "", "PIN_AHEAD_TRIM PIN_SIG", "PIN_AHEAD_TRIM")
+@tamper("another text at the place of a trim's pin", "", *["PIN_REPLACED PIN_SIG"] * 2)
+def _(a: Attack) -> None:
+    key = a.pins.under("a/1/trim/000000000002")[0]
+    a.pins.objects[key] = [(datetime.now(timezone.utc), b"other")]
+
+
+@tamper("remove a manifest", "", "PIN_GONE", "PIN_GONE")
+def _(a: Attack) -> None:
+    del a.pins.objects[a.pins.under("a/1/manifest/")[-1]]
+
+
+@tamper("another text at a manifest's place", "", *["MANIFEST PIN_REPLACED"] * 2)
+def _(a: Attack) -> None:
+    key = a.pins.under("a/1/manifest/")[-1]
+    a.pins.objects[key] = [(datetime.now(timezone.utc), a.pins.objects[key][0][1] + b"\n")]
+
+
+def _manifest(**changes: Any) -> Callable[[Attack], None]:
+    def apply(a: Attack) -> None:
+        signer = changes.get("signer", a.world.signer)
+        newest = a.pins.objects[a.pins.under("a/1/manifest/")[-1]][0][1].decode()
+        stated = replace(
+            ManifestStatement.parse(text_of(newest)),
+            **{name: value for name, value in changes.items() if name != "signer"},
+        )
+        note = sign_note(stated.text(), (signer,))
+        key = OF_CHAIN.manifest_key(1, stated.seal_no, sha256_of(note))
+        a.pins.put_once(key, note.encode(), retain_until=None)
+
+    return apply
+
+
+_MANIFESTS: dict[str, dict[str, Any]] = {
+    "with a wrong key": {"signer": WRONG},
+    "of another chain": {"chain": "b"},
+    "that names another key": {"keys": (str(generate("other").verifier),)},
+    "that names another pin": {"note": bytes(32)},
+    "that names a pin that is not there": {"seal_no": 9},
+    "that begins elsewhere": {"before": bytes(32)},
+}
+for _words, _changes in _MANIFESTS.items():
+    tamper(f"a manifest {_words}", "", "MANIFEST", "MANIFEST")(_manifest(**_changes))
+
+
+@tamper("a manifest that is no note", "", "MANIFEST", "MANIFEST")
+def _(a: Attack) -> None:
+    key = OF_CHAIN.manifest_key(1, 9, sha256_of("?"))
+    a.pins.put_once(key, b"?", retain_until=None)
+
+
+@tamper("a trim's pin that is no note", "", *["PIN_AHEAD_TRIM PIN_SIG"] * 2)
 def _(a: Attack) -> None:
     a.pins.put_once(OF_CHAIN.trim_key(1, 9, bytes(32)), b"?", retain_until=None)
 

@@ -264,6 +264,63 @@ def test_a_chain_belongs_to_the_role_that_began_it_and_to_its_members(
     assert check_chain(connection, "old") == 2
 
 
+LOG = ("chain", "event", "seal", "checkpoint", "restore", "hold", "pin")
+NOT_FOR_APPLICATIONS = [
+    *(f"SELECT FROM audit_{table}" for table in LOG),
+    *(f"DELETE FROM audit_{table}" for table in LOG),
+    *(f"TRUNCATE audit_{table} CASCADE" for table in LOG),
+    *(f"ALTER TABLE audit_{table} DISABLE TRIGGER ALL" for table in LOG),
+    *(f"CREATE TRIGGER t BEFORE INSERT ON audit_{table} FOR EACH ROW EXECUTE FUNCTION"
+      " refuse_audit_change()" for table in LOG),
+    *(f"LOCK TABLE audit_{table} IN ACCESS SHARE MODE" for table in LOG),
+    "UPDATE audit_chain SET writer = session_user, head_seq = 0",
+    "UPDATE audit_event SET body = '{}'",
+    "INSERT INTO audit_chain VALUES ('new', sha256(''), 0, sha256(''), now())",
+    "INSERT INTO audit_event SELECT 'app', 9, now(), '{}', sha256(''), sha256(''), sha256(''), 1",
+    "INSERT INTO audit_pin (object_key, chain_id, sha256) VALUES ('x', 'app', '')",
+    "SELECT audit_append_many('app', ARRAY['{}'])",
+    "SELECT audit_append_many('collectors', ARRAY['{\"kind\":\"audit.trim\"}'])",
+    "SELECT audit_record('collectors', ARRAY['{\"kind\":\"x\"}'])",
+    "SELECT audit_record('others', ARRAY['{\"kind\":\"x\"}'])",
+    "SELECT audit_record('app', ARRAY['{\"kind\":\"audit.trim\"}'])",
+    "SELECT audit_record('app', ARRAY['{\"kind\":\"x\"}', '{\"kind\":\"run.x\"}'])",
+    "ALTER FUNCTION audit_record(text, text[]) SECURITY INVOKER",
+    "CREATE OR REPLACE FUNCTION audit_record(text, text[]) RETURNS text LANGUAGE sql AS 'SELECT 1'",
+    "DROP FUNCTION audit_record(text, text[])",
+    "SET session_replication_role = replica",
+]  # fmt: skip
+"""What a role is refused that has exactly what docs/audit.md grants to an application."""
+
+
+def attempt(connection: psycopg.Connection, role: str, statement: str) -> None:
+    with connection.transaction():
+        connection.execute(f"SET LOCAL ROLE {role}".encode())
+        connection.execute(statement.encode())
+
+
+def test_a_role_with_exactly_an_application_s_grants_can_do_nothing_but_append(
+    connection: psycopg.Connection, writers: list[str]
+) -> None:
+    role, stranger = writers[0], writers[3]
+    record(connection, role)
+    record(connection, stranger, "others")
+    add(connection, {"n": 1})
+
+    def state() -> list[Any]:
+        return [
+            connection.execute(f"SELECT * FROM audit_{table} ORDER BY 1, 2".encode()).fetchall()
+            for table in LOG
+        ]
+
+    before = state()
+    for statement in NOT_FOR_APPLICATIONS:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            attempt(connection, role, statement)
+        assert state() == before, statement
+    assert record(connection, role) == (2, 2)
+    assert check_chain(connection, "app") == 2
+
+
 def test_tables_of_the_caller_are_not_met_by_a_function_that_runs_as_the_owner(
     connection: psycopg.Connection, writers: list[str]
 ) -> None:
@@ -399,24 +456,59 @@ def test_what_somebody_makes_in_the_schema_does_not_run_as_the_owner(
     assert check_chain(connection, "app") == 3
 
 
-def test_whatever_a_definer_calls_to_append_is_named_with_its_schema(
+def test_whatever_a_definer_calls_is_named_with_its_schema(
     connection: psycopg.Connection,
 ) -> None:
     """CONTROL in the text: the functions before this were met by a better fitting overload."""
     rows = connection.execute(
-        "SELECT prosrc FROM pg_proc WHERE proname IN ('audit_append_many', 'audit_record')"
+        "SELECT proname, prosrc FROM pg_proc"
+        " WHERE prosecdef AND pronamespace = 'public'::regnamespace"
     ).fetchall()
-    assert len(rows) == 2
-    for (source,) in rows:
+    assert {"audit_append_many", "audit_record", "refuse_key_in_deletion"} < {
+        one for one, _ in rows
+    }
+    for name, source in rows:
         text = re.sub(r"--[^\n]*|'(?:[^']|'')*'|OPERATOR\(pg_catalog\.[^)]+\)", " , ", source)
         calls = set(re.findall(r"(?<![.\w])([a-z_0-9]+)\s*\(", text))
-        # What the grammar makes of these does not look along the search path.
+        # What the grammar makes of these does not look along the search path, and what takes no
+        # argument fits exactly where it is looked for first.
         assert calls <= {
             "coalesce", "greatest", "audit_append_many",
-            "audit_chain", "audit_event", "chain_id", "values", "exists",
-        }, calls  # fmt: skip
-        operators = re.findall(r"<>|[<>~+-]|\|\||(?:WHERE|IF|AND|OR|WHEN)\s+[\w.]+\s*=", text)
-        assert operators == []
+            "audit_chain", "audit_event", "chain_id", "values", "exists", "clock_timestamp",
+        }, (name, calls)  # fmt: skip
+        if name.startswith(("audit_", "refuse_")):
+            operators = re.findall(r"<>|[<>~+-]|\|\||(?:WHERE|IF|AND|OR|WHEN)\s+[\w.]+\s*=", text)
+            assert operators == [], name
+
+
+def test_every_function_finds_only_what_it_was_made_with(connection: psycopg.Connection) -> None:
+    loose = connection.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+        " AND NOT EXISTS (SELECT FROM unnest(proconfig) AS one WHERE one LIKE 'search_path=%')"
+    ).fetchall()
+    assert loose == []
+
+
+def test_a_trigger_that_runs_as_the_owner_calls_no_function_of_somebody_else(
+    connection: psycopg.Connection, writers: list[str]
+) -> None:
+    """CONTROL by hand: before it was named with its schema, this one ran as the owner."""
+    role = writers[0]
+    connection.execute(
+        f"""
+        CREATE TABLE watched (avatar text);
+        CREATE TRIGGER refuses AFTER INSERT ON watched FOR EACH ROW
+            EXECUTE FUNCTION refuse_key_in_deletion('avatar');
+        GRANT INSERT ON watched TO {role};
+        GRANT CREATE ON SCHEMA public TO {role};
+        SET ROLE {role};
+        CREATE FUNCTION public.to_jsonb(public.watched) RETURNS jsonb LANGUAGE plpgsql
+            AS $$BEGIN RAISE EXCEPTION 'ran as %', current_user; END$$;
+        INSERT INTO watched VALUES ('x');
+        RESET ROLE;
+        DROP TABLE watched CASCADE
+        """.encode()
+    )
 
 
 def test_a_rollback_leaves_no_gap(connection: psycopg.Connection) -> None:

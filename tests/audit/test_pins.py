@@ -9,16 +9,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
+from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.origin import Origin, unquoted
 from filejobs_dagster.audit.pins.folder import FolderPins
 from filejobs_dagster.audit.pins.read import read_pins
 from filejobs_dagster.audit.pins.s3 import S3Pins
-from filejobs_dagster.audit.pins.store import Equivocation, PinEntry, PinStore, PinStoreUnusable
+from filejobs_dagster.audit.pins.store import (
+    Equivocation,
+    PinEntry,
+    PinReceipt,
+    PinStore,
+    PinStoreUnusable,
+)
 from filejobs_dagster.audit.refused import TrimRefused
+from filejobs_dagster.audit.seal import NotPinned, SealPolicy
+from filejobs_dagster.audit.statement import ManifestStatement
 from filejobs_dagster.audit.trim.archive import StoreArchive
-from filejobs_dagster.audit.verify import known_chains
+from filejobs_dagster.audit.verify import Incremental, known_chains
 from filejobs_dagster.objects.client import make_client
-from tests.audit.world import DAY, ORIGIN
+from tests.audit.world import DAY, ORIGIN, MemoryPins, genesis, sha256
 from tests.objects.buckets import BucketForTests
 
 if TYPE_CHECKING:
@@ -265,3 +275,104 @@ def test_a_pin_without_a_lock_in_a_bucket_that_locks_covers_no_trim(
     world.append(1)
     with pytest.raises(TrimRefused, match="SEAL_UNPINNED: the pin of seal 1"):
         world.trim()
+
+
+def test_a_pin_that_is_written_over_is_seen_by_the_listing_where_nothing_keeps_versions(
+    empty_world: World, client: S3Client, bucket: str
+) -> None:
+    """Old pins, which an incremental check does not read: their hash stands in the listing."""
+    world = empty_world
+    world.pins = store = S3Pins(client, bucket, prefix="pins/")
+    for _ in range(4):
+        world.append(1)
+        world.seal()
+    assert world.verify(mode=Incremental()).clean
+    key = f"pins/{ORIGIN}/a/1/seal/000000000002.note"
+    note = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    client.put_object(Bucket=bucket, Key=key, Body=note.replace(b"\n2\n", b"\n1\n"))
+    expected = {"PIN_REPLACED", "PIN_SIG", "SEAL_PIN_MISMATCH"}
+    assert world.verify(mode=Incremental()).codes == expected
+    # The same bytes in several parts have another hash in the listing: read, and nothing is wrong.
+    upload = client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+    part = client.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=1, Body=note)[
+        "ETag"
+    ]
+    client.complete_multipart_upload(
+        Bucket=bucket, Key=key, UploadId=upload,
+        MultipartUpload={"Parts": [{"ETag": part, "PartNumber": 1}]},
+    )  # fmt: skip
+    [entry] = store.list(key.removeprefix("pins/"))
+    assert not entry.has_bytes(note)
+    assert world.verify(mode=Incremental()).clean
+    # CONTROL: what only listed keys and versions would find.
+    client.put_object(Bucket=bucket, Key=key, Body=b"another text")
+    listed = {one.key for one in store.list(f"{ORIGIN}/a/1/seal/")}
+    assert len(listed) == 4
+    assert {one.version for one in store.list(f"{ORIGIN}/a/")} == {"null"}
+    # A manifest is one of the pins.
+    client.put_object(Bucket=bucket, Key=key, Body=note)
+    [manifest] = store.list(f"{ORIGIN}/a/1/manifest/")
+    client.put_object(Bucket=bucket, Key=f"pins/{manifest.key}", Body=note)
+    assert world.verify(mode=Incremental()).codes == {"MANIFEST", "PIN_REPLACED"}
+
+
+def test_whoever_has_nothing_but_the_place_finds_out_by_the_manifest(empty_world: World) -> None:
+    world = empty_world
+
+    def manifests() -> list[ManifestStatement]:
+        return [
+            ManifestStatement.parse(text_of(world.pins.objects[key][0][1].decode()))
+            for key in world.pins.under("/manifest/")
+        ]
+
+    world.append_in_the_past(10, 200 * DAY)
+    world.append_in_the_past(5, 10 * DAY)
+    world.seal()
+    [first] = manifests()
+    assert (first.origin, first.chain, first.incarnation) == (f"{ORIGIN}/a", "a", 1)
+    assert first.keys == (str(world.signer.verifier),)
+    assert (first.first_seq, first.before, first.seal_no, first.size) == (1, genesis("a"), 1, 15)
+    assert first.note == sha256(world.pins.objects[f"{ORIGIN}/a/1/seal/000000000001.note"][0][1])
+    world.append(1)
+    world.seal()
+    assert manifests() == [first], "the same day, and nothing else has changed"
+    another = generate("files.example/audit-seal-2")
+    trusted = TrustedKeys((*world.trusted.keys, TrustedKey(another.verifier, 3)))
+    verify = replace(world.verify_policy, trusted=trusted)
+    world.seal(policy=SealPolicy(verify, (world.signer, another)))
+    assert manifests()[-1].keys == (str(world.signer.verifier), str(another.verifier))
+    assert world.verify(policy=verify).clean
+    # One of the day before, as far as anybody can tell, is not enough for today.
+    world.pins.objects.clear()
+    forced_away = "SET LOCAL session_replication_role = replica; TRUNCATE audit_pin, audit_seal"
+    with world.connection.transaction():
+        world.connection.execute(forced_away.encode())
+    world.seal()
+    yesterday = replace(manifests()[0], sealed_at="2020-01-01T00:00:00.000000Z")
+    assert not yesterday.is_as_good_as(manifests()[0])
+    assert manifests()[0].is_as_good_as(manifests()[0])
+
+
+def test_a_manifest_that_could_not_be_put_is_put_by_the_next_run(empty_world: World) -> None:
+    class NoManifests(MemoryPins):
+        def put_once(
+            self, key: str, content: bytes, *, retain_until: datetime | None
+        ) -> PinReceipt:
+            if "/manifest/" in key:
+                raise PinStoreUnusable("it does not answer")
+            return super().put_once(key, content, retain_until=retain_until)
+
+    world = empty_world
+    pins = world.pins
+    world.append(3)
+    world.pins = NoManifests(pins.objects)
+    with pytest.raises(NotPinned, match="Seal 1 of the chain 'a' is pinned, and the manifest"):
+        world.seal()
+    result = world.verify()
+    assert result.clean
+    assert [one.code for one in result.warnings] == ["MANIFEST_MISSING"]
+    world.pins = pins
+    # Also where an idle chain gets no seal.
+    assert not world.seal(policy=replace(world.seal_policy, heartbeat=False)).made
+    assert world.verify().warnings == ()
+    assert len(world.pins.under("/manifest/")) == 1

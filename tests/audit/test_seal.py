@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from filejobs_dagster.audit import seal
+from filejobs_dagster.audit import refused, seal
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.chains import chain_lock
 from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.pins.store import Equivocation, PinContent, PinStoreUnusable
-from filejobs_dagster.audit.refused import SealRefused
+from filejobs_dagster.audit.refused import SealRefused, TrimRefused
 from filejobs_dagster.audit.seal import NotPinned, SealPolicy, seal_chain
 from filejobs_dagster.audit.statement import SealStatement
 from filejobs_dagster.audit.verify import Incremental, VerifyPolicy, known_chains
+from filejobs_dagster.postgres import clock
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.world import DAY, ORIGIN, MemoryPins, World
 
@@ -66,8 +68,8 @@ def test_a_seal_says_where_the_chain_has_reached(empty_world: World) -> None:
     assert statement.head == empty_world.value("SELECT head_hash FROM audit_chain")
     assert int(statement.system_id) > 0
     assert statement.timeline == "1"
-    assert list(empty_world.pins.objects) == [f"{ORIGIN}/a/1/seal/000000000001.note"]
-    assert empty_world.value("SELECT count(*) FROM audit_pin") == 1
+    assert empty_world.pins.under("/seal/") == [f"{ORIGIN}/a/1/seal/000000000001.note"]
+    assert empty_world.value("SELECT count(*) FROM audit_pin") == len(empty_world.pins.objects)
     assert empty_world.verify().clean
 
 
@@ -130,7 +132,7 @@ def test_without_a_key_it_seals_unsigned_and_says_so(empty_world: World) -> None
     empty_world.seal(policy=SealPolicy(verify, (empty_world.signer,)))
     assert empty_world.verify(policy=verify).clean
     strict = replace(verify, trusted=replace(keyed, unsigned_through=0))
-    assert empty_world.verify(policy=strict).codes == {"SEAL_SIG", "PIN_SIG"}
+    assert empty_world.verify(policy=strict).codes == {"SEAL_SIG", "PIN_SIG", "MANIFEST"}
 
 
 def test_without_a_place_for_pins_nothing_is_protected_and_that_is_told(
@@ -245,7 +247,7 @@ def test_a_place_of_pins_that_was_emptied_is_read_once_more(own_world: World) ->
     own_world.pins = MemoryPins()
     result = own_world.verify()
     assert result.codes == {"PIN_GONE"}
-    assert result.findings[0].count == 29
+    assert result.findings[0].count == len(full.objects)
     assert (result.pinned_to, result.unprotected) == (0, 100)
     own_world.pins = full
     assert own_world.verify().clean
@@ -318,10 +320,12 @@ def test_a_seal_lists_the_newest_pins_only(own_world: World) -> None:
     own_world.append(1)
     assert own_world.seal().seal_no == 5
     assert [key[-6] for key in asked] == ["4"]
-    assert [key[-6] for key in read] == ["4"]
+    manifests = own_world.pins.under("/manifest/")
+    assert [key[-6] for key in read if key not in manifests] == ["4"]
+    assert len(read) == 2
     # CONTROL: a verification reads them all.
     assert own_world.verify().clean
-    assert {key[-6] for key in read} == set("12345")
+    assert set(read) == own_world.pins.objects.keys()
 
 
 def test_a_row_without_its_seal_does_not_make_a_seal_pass_over_others(own_world: World) -> None:
@@ -372,7 +376,7 @@ def test_a_forged_seal_that_waits_for_its_pin_is_not_pinned_for_its_forger(
     )
     with pytest.raises(SealRefused, match="VERIFY_FAILED: SEAL_FIELDS"):
         own_world.seal()
-    assert len(own_world.pins.objects) == 4
+    assert len(own_world.pins.under("/seal/")) == 4
 
 
 REFUSALS = {
@@ -397,7 +401,7 @@ def test_what_does_not_match_is_not_sealed(own_world: World, code: str) -> None:
     with pytest.raises(SealRefused, match=code):
         own_world.seal()
     assert seals(own_world) == before
-    assert len(own_world.pins.objects) == 4
+    assert len(own_world.pins.under("/seal/")) == 4
 
 
 def test_damage_far_below_does_not_stop_new_events_from_being_sealed(own_world: World) -> None:
@@ -408,14 +412,68 @@ def test_damage_far_below_does_not_stop_new_events_from_being_sealed(own_world: 
     assert own_world.verify().codes == {"EV_BODY", "PIN_MARKER"}
 
 
-def test_a_clock_that_went_back_is_refused(own_world: World) -> None:
-    """The tolerance is moved instead of the clock: one day behind the newest seal."""
-    policy = replace(
-        own_world.seal_policy,
-        verify=replace(own_world.verify_policy, clock_tolerance=-timedelta(days=1)),
-    )
-    with pytest.raises(SealRefused, match="CLOCK_BACK"):
-        own_world.seal(policy=policy)
+class NoClock(MemoryPins):
+    """A place without a clock, as a folder is one: this machine's is the witness."""
+
+    def list(self, prefix: str) -> list[PinEntry]:
+        return [replace(entry, stored_at=None) for entry in super().list(prefix)]
+
+    def now(self) -> datetime | None:
+        return None
+
+
+def jump(monkeypatch: pytest.MonkeyPatch, ahead: timedelta) -> None:
+    """The database's clock goes wrong, as far as this process can see."""
+    for module in (refused, import_module("filejobs_dagster.audit.verify.load")):
+        monkeypatch.setattr(
+            module, "database_now", lambda cursor: clock.database_now(cursor) + ahead
+        )
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(days=-365)])
+@pytest.mark.parametrize("place", [MemoryPins, NoClock])
+def test_nothing_is_sealed_or_trimmed_under_a_clock_that_jumped(
+    own_world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: timedelta,
+    place: type[MemoryPins],
+) -> None:
+    own_world.pins = place(own_world.pins.objects)
+    jump(monkeypatch, ahead)
+    for attempt, kind in ((own_world.seal, SealRefused), (own_world.trim, TrimRefused)):
+        with pytest.raises(kind, match="CLOCK_WRONG: the database's clock says"):
+            attempt()
+    assert len(seals(own_world)) == 4
+    monkeypatch.undo()
+    assert own_world.seal().seal_no == 5
+    assert own_world.trim().events == 50
+    assert own_world.verify().clean
+
+
+@pytest.mark.parametrize(
+    ("place", "codes"),
+    [(MemoryPins, {"PIN_TIME", "SEAL_TIME", "EV_AHEAD"}), (NoClock, {"SEAL_TIME", "EV_AHEAD"})],
+)
+def test_a_seal_that_was_made_a_year_ahead_stops_nothing_once_the_clock_is_right(
+    own_world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    place: type[MemoryPins],
+    codes: set[str],
+) -> None:
+    """Every clock was ahead, as on a machine on which everything runs, and nobody could tell."""
+    own_world.pins = place(own_world.pins.objects)
+    own_world.append_in_the_past(2, -365 * DAY)
+    jump(monkeypatch, 365 * DAY)
+    monkeypatch.setattr(seal, "must_have_the_right_time", lambda *_: None)
+    assert own_world.seal().seal_no == 5
+    monkeypatch.undo()
+    assert own_world.verify().codes == codes, "also before anything is sealed behind it"
+    for number in (6, 7):
+        own_world.append(1)
+        assert own_world.seal().seal_no == number
+        assert own_world.verify().codes == codes
+        assert own_world.verify(mode=Incremental()).codes >= {"SEAL_TIME"}
+    assert [batch.to_seq for batch in own_world.trim().batches] == [50]
 
 
 def test_another_text_at_the_next_place_is_equivocation(own_world: World) -> None:

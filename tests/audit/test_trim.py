@@ -222,7 +222,7 @@ def test_a_pin_that_is_not_locked_any_more_refuses(own_world: World) -> None:
 def test_clocks_that_differ_refuse(own_world: World) -> None:
     """CONTROL in words: by the database's clock alone, a year ahead would make everything due."""
     own_world.pins.skew = timedelta(minutes=-6)
-    assert "apart" in str(refuse(own_world, "RETENTION"))
+    assert "apart" in str(refuse(own_world, "CLOCK_WRONG"))
     own_world.pins.skew = timedelta()
     key = f"{ORIGIN}/a/1/seal/000000000004.note"
     [(moment, content)] = own_world.pins.objects[key]

@@ -68,9 +68,14 @@ class MemoryPins:
 
     def list(self, prefix: str) -> list[PinEntry]:
         found = [
-            PinEntry(key, f"{number}{' anew' if key in self.replaced else ''}", moment)
+            PinEntry(
+                key,
+                f"{number}{' anew' if key in self.replaced else ''}",
+                moment,
+                etag=hashlib.md5(content, usedforsecurity=False).hexdigest(),
+            )
             for key, versions in list(self.objects.items())
-            for number, (moment, _) in enumerate(versions)
+            for number, (moment, content) in enumerate(versions)
         ]
         found += [PinEntry(key, "marker", EPOCH, marker=True) for key in self.markers]
         return sorted(
@@ -89,6 +94,9 @@ class MemoryPins:
 
     def now(self) -> datetime | None:
         return datetime.now(timezone.utc) + self.skew
+
+    def under(self, folder: str) -> Sequence[str]:
+        return sorted(key for key in self.objects if folder in key)
 
     def copy(self) -> MemoryPins:
         return MemoryPins(

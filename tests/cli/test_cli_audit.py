@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.audit.keys import generate, private_text, read_signer
 from filejobs_dagster.audit.note import read_verifier_key
-from filejobs_dagster.audit.offline import check
+from filejobs_dagster.audit.offline import check, check_file
 from filejobs_dagster.audit.seal import seal_chain
 from filejobs_dagster.jobs.audit_setup import seal_policy
 from filejobs_dagster.postgres.connect import Database
@@ -203,6 +203,16 @@ class TestShow:
         assert "file.noted (file_id: " in lines[6]
         assert lines[7].strip() == "not sealed yet: unprotected"
 
+    def test_an_event_of_an_application_forges_no_line_and_no_terminal(self, desk: Desk) -> None:
+        """Whoever may only append must not write what looks like an event of the jobs."""
+        forged = "x\n2026-01-01 00:00  collectors 9  upload_reservations removed it\x1b[2J\u202e"
+        tell(desk, {"kind": forged, "file_id": FILE, "note": forged}, chain="app\n2")
+        lines = desk.call("audit", "show", FILE).stdout.splitlines()
+        assert len(lines) == 8, "two of each event"
+        for line in lines:
+            assert line.isprintable()
+        assert "\\x0a2026-01-01 00:00" in "".join(lines)
+
     def test_a_key_finds_the_deletions_that_name_it(self, desk: Desk) -> None:
         said = desk.call("audit", "show", "files/2", "--format", "json")
         assert said.exit_code == 0, said.output
@@ -286,6 +296,26 @@ class TestProve:
         assert proof["note"].startswith(f"{origin}\n")
         found = check(said.stdout, origin=origin, keys=[str(SIGNER.verifier)])
         assert json.loads(found["body"]) == EVENTS[1]
+
+    def test_the_proof_of_a_file_is_printed_and_holds(self, desk: Desk) -> None:
+        seal(desk)
+        said = desk.call("audit", "prove", FILE)
+        assert said.exit_code == 0, said.output
+        origin = f"{desk.document['installation']}/audit/collectors"
+        found = check_file(said.stdout, origins=[origin], keys=[str(SIGNER.verifier)])
+        assert [event["seq"] for event in found["events"]] == [1, 2, 3]
+        assert "fetches each pin by himself" in said.stderr
+        tell(desk, {"kind": "x", "file_id": "7"}, {"kind": "x", "file_id": FILE})
+        said = desk.call("audit", "prove", FILE)
+        assert said.exit_code == 0
+        assert "Not proven: no pinned seal of the chain 'collectors' counts event 6" in said.stderr
+        # A file whose id looks like a number; and one of which nobody has told.
+        said = desk.call("audit", "prove", "7", "--file")
+        assert said.exit_code == 1
+        assert "no pinned seal" in said.stderr
+        said = desk.call("audit", "prove", "nobody's")
+        assert (said.exit_code, said.stdout) == (1, "")
+        assert "no event names" in said.stderr
 
 
 class TestRestore:

@@ -22,7 +22,7 @@ from filejobs_dagster.jobs.lifecycle import Ticket, conduct
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.postgres.connect import Database
-from tests.audit.world import DAY, World
+from tests.audit.world import DAY, ORIGIN, World
 from tests.conformance.gateway import versions
 
 if TYPE_CHECKING:
@@ -95,23 +95,31 @@ def test_seal_trim_and_verify_with_locked_pins(
     outcome = verify(world)
     assert outcome.ok, outcome.error
     kept = sorted(key for key, _ in versions(owner, locking_bucket).kept)
-    assert [key.split("/")[0] for key in kept] == ["archive", "pins", "pins", "pins"]
+    words = [key.removeprefix(f"pins/{ORIGIN}/a/1/").split("/")[0] for key in kept]
+    assert words == ["archive", "manifest", "seal", "seal", "trim"]
+    assert all(
+        owner.get_object_retention(Bucket=locking_bucket, Key=key)["Retention"]["Mode"]
+        == "COMPLIANCE"
+        for key in kept[1:]
+    )
 
 
 def test_nobody_removes_a_pin_before_its_time_and_a_marker_hides_nothing(
     world: World, owner: S3Client, locking_bucket: str
 ) -> None:
     assert seal(world).ok
-    [(key, version)] = versions(owner, locking_bucket).kept
-    with pytest.raises(ClientError, match="AccessDenied"):
-        owner.delete_object(Bucket=locking_bucket, Key=key, VersionId=version)
-    owner.delete_object(Bucket=locking_bucket, Key=key)
-    outcome = verify(world)
-    assert outcome.error is not None
-    assert outcome.error.startswith("a: PIN_MARKER")
-    # CONTROL: whoever only gets the key finds no pin at all.
-    with pytest.raises(ClientError, match="NoSuchKey"):
-        owner.get_object(Bucket=locking_bucket, Key=key)
+    pins = sorted(versions(owner, locking_bucket).kept)
+    assert len(pins) == 2, "a manifest and a seal"
+    for key, version in pins:
+        with pytest.raises(ClientError, match="AccessDenied"):
+            owner.delete_object(Bucket=locking_bucket, Key=key, VersionId=version)
+        owner.delete_object(Bucket=locking_bucket, Key=key)
+        outcome = verify(world)
+        assert outcome.error is not None
+        assert outcome.error.startswith("a: PIN_MARKER")
+        # CONTROL: whoever only gets the key finds no pin at all.
+        with pytest.raises(ClientError, match="NoSuchKey"):
+            owner.get_object(Bucket=locking_bucket, Key=key)
 
 
 def test_an_edit_that_was_chained_anew_is_found_by_the_pin_alone(world: World) -> None:

@@ -33,6 +33,7 @@ class Pinned:
         versions: How many different contents stand there.
         locked_until: Until when nobody can remove it.
         was_read: Whether its content was looked at.
+        listed: Its versions, as the place lists them.
     """
 
     name: PinName
@@ -42,6 +43,11 @@ class Pinned:
     versions: int = 1
     locked_until: datetime | None = None
     was_read: bool = False
+    listed: tuple[PinEntry, ...] = ()
+
+    def is_listed_as(self, note: str | None) -> bool:
+        """Tell whether the listing alone shows that it is this note."""
+        return note is not None and all(one.has_bytes(note.encode()) for one in self.listed)
 
     @property
     def statement(self) -> SealStatement | None:
@@ -62,6 +68,7 @@ class PinnedChain:
         seals: By incarnation and number.
         trims: By incarnation, number, and the hash of the note.
         restores: By incarnation and the hash of the note.
+        manifests: By incarnation, number of the seal, and the hash of the note.
         markers: Keys that have a delete marker.
         versions: Which versions of each key are there; None where the place keeps none.
     """
@@ -69,8 +76,19 @@ class PinnedChain:
     seals: dict[tuple[int, int], Pinned] = field(default_factory=dict)
     trims: dict[tuple[int, int, str], Pinned] = field(default_factory=dict)
     restores: dict[tuple[int, str], Pinned] = field(default_factory=dict)
+    manifests: dict[tuple[int, int, str], Pinned] = field(default_factory=dict)
     markers: list[str] = field(default_factory=list)
     versions: dict[str, set[str | None]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[Pinned]:
+        """Every pin."""
+        return [
+            *self.seals.values(),
+            *self.trims.values(),
+            *self.restores.values(),
+            *self.manifests.values(),
+        ]
 
     @property
     def incarnation(self) -> int:
@@ -99,7 +117,7 @@ class PinnedChain:
 
     def take(self, other: PinnedChain) -> None:
         """Take in what a later look has found."""
-        for pinned in (*other.seals.values(), *other.trims.values(), *other.restores.values()):
+        for pinned in other.all:
             self.put(pinned)
         self.versions.update(other.versions)
 
@@ -110,6 +128,8 @@ class PinnedChain:
             self.seals[name.incarnation, name.number] = pinned
         elif name.kind == "trim":
             self.trims[name.incarnation, name.number, name.sha256 or ""] = pinned
+        elif name.kind == "manifest":
+            self.manifests[name.incarnation, name.number, name.sha256 or ""] = pinned
         else:
             self.restores[name.incarnation, name.sha256 or ""] = pinned
 
@@ -117,7 +137,7 @@ class PinnedChain:
 def read_pins(
     store: PinStore,
     origin: Origin,
-    wanted: Callable[[PinName], bool] = lambda _: True,
+    wanted: Callable[[str], bool] = lambda _: True,
     *,
     under: str | None = None,
     after: str | None = None,
@@ -127,7 +147,7 @@ def read_pins(
     Args:
         store: Where they are.
         origin: Which chain.
-        wanted: Whether a pin's content matters; the others are only listed.
+        wanted: Whether the content at a key matters; the others are only listed.
         under: List below this key only.
         after: List what stands behind this key only.
 
@@ -154,15 +174,15 @@ def _read_all(
     store: PinStore,
     origin: Origin,
     versions: dict[str, list[PinEntry]],
-    wanted: Callable[[PinName], bool],
+    wanted: Callable[[str], bool],
 ) -> Iterable[Pinned]:
     def read(item: tuple[str, list[PinEntry]]) -> Pinned | None:
         key, entries = item
         name = origin.read_key(key)
         if name is None:
             return None
-        if not wanted(name) and len(entries) == 1:
-            return Pinned(name, key, entries[0].stored_at)
+        if not wanted(key) and len(entries) == 1:
+            return Pinned(name, key, entries[0].stored_at, listed=tuple(entries))
         return _pinned(name, key, entries, [store.get(entry) for entry in entries])
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -183,4 +203,5 @@ def _pinned(name: PinName, key: str, entries: list[PinEntry], contents: list[Pin
         versions=len({hashlib.sha256(one.content).digest() for one in contents}),
         locked_until=oldest.locked_until,
         was_read=True,
+        listed=tuple(entries),
     )

@@ -228,6 +228,7 @@ class S3Pins:
             version=entry.get("VersionId"),
             stored_at=entry["LastModified"],
             marker=marker,
+            etag=entry.get("ETag", "").strip('"') or None,
         )
 
     def _ask_for_object_lock(self) -> bool:

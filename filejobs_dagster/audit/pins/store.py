@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,12 +36,21 @@ class PinEntry:
         version: Which version, None where the place keeps none.
         stored_at: When the place took it, by the place's own clock; None when that means nothing.
         marker: True for a delete marker, which hides the versions below it.
+        etag: What the listing says of the bytes, see `has_bytes`; None where it says nothing.
     """
 
     key: str
     version: str | None
     stored_at: datetime | None
     marker: bool = False
+    etag: str | None = None
+
+    def has_bytes(self, content: bytes) -> bool:
+        """Tell whether the listing alone shows that these bytes stand there: their MD5 is named.
+
+        False where it does not say: a server that encrypts with keys of its own names another hash.
+        """
+        return self.etag == hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)

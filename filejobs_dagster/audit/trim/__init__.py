@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.holds import active_holds
-from filejobs_dagster.audit.refused import TrimRefused, code_for, must_be_trusted
-from filejobs_dagster.audit.rows import EV_AHEAD
+from filejobs_dagster.audit.refused import (
+    TrimRefused,
+    code_for,
+    must_be_trusted,
+    must_have_the_right_time,
+)
 from filejobs_dagster.audit.session import snapshot
 from filejobs_dagster.audit.trim.batch import (
     Batch,
@@ -24,13 +28,12 @@ from filejobs_dagster.audit.trim.batch import (
 from filejobs_dagster.audit.trim.plan import TrimPlan, TrimPolicy, make_plan
 from filejobs_dagster.audit.verify import CHECKS, Full, judge
 from filejobs_dagster.audit.verify.load import list_pins, load
+from filejobs_dagster.audit.verify.verdict import A_CLOCK_WAS_WRONG
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
-    from filejobs_dagster.audit.pins.store import PinStore
     from filejobs_dagster.audit.verify import Evidence
     from filejobs_dagster.postgres.connect import Connection, Database
 
@@ -95,9 +98,9 @@ def trim_chain(
             "SEAL_UNPINNED", "no place for pins is set, so nothing outside covers what would go."
         )
     if not live:
-        return Trimmed(_prepare(database, connection, chain, policy, store)[1])
+        return Trimmed(_prepare(database, connection, chain, policy)[1])
     with locked(database, chain, TrimRefused) as lease:
-        evidence, plan = _prepare(database, connection, chain, policy, store)
+        evidence, plan = _prepare(database, connection, chain, policy)
         trimming = Trimming(
             database,
             connection,
@@ -123,17 +126,16 @@ def _prepare(
     connection: Connection,
     chain: str,
     policy: TrimPolicy,
-    store: PinStore,
 ) -> tuple[Evidence, TrimPlan]:
     mode = Full()
     pinned = list_pins(policy.verify, chain, mode)
-    outside = store.now()
+    must_have_the_right_time(database, connection, policy.verify, TrimRefused)
     with snapshot(database, connection) as cursor:
         evidence = load(cursor, database, policy.verify, chain, mode=mode, pinned=pinned)
         _refuse_what_does_not_match(evidence)
         cursor.execute("SELECT pg_catalog.current_setting('server_encoding')")
         _refuse_encoding(str(one(cursor)[0]))
-        _refuse_other_clock(evidence, outside)
+        _refuse_a_younger_pin(evidence)
         newest = evidence.seals[-1].seal_no if evidence.seals else 1
         must_be_trusted(policy.verify.trusted, policy.signers, newest, TrimRefused)
         holds = active_holds(cursor, database, chain)
@@ -143,7 +145,9 @@ def _prepare(
 def _refuse_what_does_not_match(evidence: Evidence) -> None:
     # An event that a wrong clock has dated ahead stays a finding until it goes itself, and keeps
     # everything behind it from being due: it must not keep what is older as well.
-    findings = [one for one in judge(evidence, CHECKS).findings if one.code != EV_AHEAD]
+    findings = [
+        one for one in judge(evidence, CHECKS).findings if one.code not in A_CLOCK_WAS_WRONG
+    ]
     if findings:
         raise TrimRefused(*code_for(findings, gap="VERIFY_FAILED"))
 
@@ -155,17 +159,11 @@ def _refuse_encoding(encoding: str) -> None:
         )
 
 
-def _refuse_other_clock(evidence: Evidence, outside: datetime | None) -> None:
+def _refuse_a_younger_pin(evidence: Evidence) -> None:
     """Retention is a matter of the clock, which must not be the database's alone."""
     tolerance = evidence.policy.clock_tolerance
     newest = evidence.newest_pin()
     stored_at = None if newest is None else newest.stored_at
-    if outside is not None and abs(outside - evidence.now) > tolerance:
-        raise TrimRefused(
-            "RETENTION",
-            f"the database's clock says {evidence.now.isoformat()}, that of the pins' place "
-            f"{outside.isoformat()}: more than {tolerance} apart.",
-        )
     if stored_at is not None and evidence.now < stored_at - tolerance:
         raise TrimRefused(
             "RETENTION",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.statement import (
+    ManifestStatement,
     TrimFacts,
     UnreadableStatement,
     moment_of,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.audit.origin import PinName
-    from filejobs_dagster.audit.pins.read import Pinned
+    from filejobs_dagster.audit.pins.read import Pinned, PinnedChain
     from filejobs_dagster.audit.statement import SealStatement
     from filejobs_dagster.audit.verify.evidence import Evidence
 
@@ -68,13 +69,11 @@ def _why_no_trim(evidence: Evidence, note: str, name: PinName, line: str) -> str
 @check
 def each_place_has_one_text(evidence: Evidence) -> Iterable[Finding]:
     """No second, different text stands at a pin's place."""
-    pinned = evidence.pinned
-    pins = [] if pinned is None else [*pinned.seals.values(), *pinned.trims.values()]
     return first_of(
         "EQUIVOCATION",
         (
             (None, f"The pin {pin.key} has {pin.versions} different texts.")
-            for pin in pins
+            for pin in (() if evidence.pinned is None else evidence.pinned.all)
             if pin.versions > 1
         ),
     )
@@ -97,23 +96,29 @@ def what_was_pinned_is_still_there(evidence: Evidence) -> Iterable[Finding]:
     """
     if evidence.pinned is None:
         return
-    versions = evidence.pinned.versions
+    versions, put_pins = evidence.pinned.versions, evidence.put_pins
     yield from first_of(
         "PIN_GONE",
         (
             (None, f"The pin {key} was there, and is gone.")
-            for key in evidence.put_pins
+            for key in put_pins
             if key not in versions
         ),
     )
-    yield from first_of(
-        "PIN_REPLACED",
-        (
-            (None, f"The pin {key} is not the version {version} that was put.")
-            for key, version in evidence.put_pins.items()
-            if version is not None and version not in versions.get(key, {version})
-        ),
-    )
+    replaced = [
+        (None, f"The pin {key} is not the version {put.version} that was put.")
+        for key, put in put_pins.items()
+        if put.version is not None and put.version not in versions.get(key, {put.version})
+    ]
+    # In a place without versions only the text tells.
+    replaced += [
+        (None, f"The pin {pin.key} is not the text that was put.")
+        for pin in evidence.pinned.all
+        if pin.was_read
+        and (found := put_pins.get(pin.key)) is not None
+        and (pin.note is None or sha256_of(pin.note) != found.sha256)
+    ]
+    yield from first_of("PIN_REPLACED", replaced)
 
 
 @check
@@ -158,6 +163,66 @@ def seals_equal_their_pins(evidence: Evidence) -> Iterable[Finding]:
             and pin.note != seal.note
         ),
     )
+
+
+@check
+def manifests_say_what_is_there(evidence: Evidence) -> Iterable[Finding]:
+    """Each manifest that was read is of this chain, signed, and names what is there."""
+    pinned = evidence.pinned
+    if pinned is None:
+        return
+    yield from first_of(
+        "MANIFEST",
+        (
+            (None, f"The manifest {pin.key} {why}.")
+            for pin in pinned.manifests.values()
+            if pin.was_read
+            and (why := next(_wrong_in_manifest(evidence, pinned, pin), None)) is not None
+        ),
+    )
+    newest = pinned.incarnation
+    if newest and not any(incarnation == newest for incarnation, *_ in pinned.manifests):
+        yield Finding(
+            "MANIFEST_MISSING",
+            "No manifest stands beside the pins: whoever has nothing but their place does not know "
+            "where to begin. audit_seal puts one.",
+            severity="warning",
+        )
+
+
+def _wrong_in_manifest(evidence: Evidence, pinned: PinnedChain, pin: Pinned) -> Iterator[str]:
+    name, note = pin.name, pin.note
+    if note is None or sha256_of(note).hex() != name.sha256:
+        yield "is not the text that its name says"
+        return
+    try:
+        stated = ManifestStatement.parse(text_of(note))
+    except UnreadableStatement as error:
+        yield f"cannot be read: {error}"
+        return
+    problem = signature_problem(note, name.number, evidence.policy.trusted)
+    if problem is not None:
+        yield f"counts for nothing: {problem}"
+    own = (evidence.origin.line(name.incarnation), evidence.chain, *_place(name))
+    if (stated.origin, stated.chain, stated.incarnation, stated.seal_no) != own:
+        yield "is that of another chain or place"
+    believed = {str(key) for key in evidence.policy.trusted.for_seal(name.number)}
+    if evidence.policy.trusted.configured and not believed.issuperset(stated.keys):
+        yield "names a public key that you do not believe"
+    seal = pinned.seals.get(_place(name))
+    if seal is None:
+        # One that was there and is gone is told of itself.
+        if evidence.origin.seal_key(*_place(name)) not in evidence.put_pins:
+            yield f"names the pin of seal {name.number}, which is not there"
+    elif seal.note is not None and sha256_of(seal.note) != stated.note:
+        yield f"names another pin of seal {name.number} than is there"
+    before = evidence.hash_at(stated.first_seq - 1)
+    if evidence.survives(*_place(name)) and before not in {None, stated.before}:
+        yield f"names another beginning at event {stated.first_seq}"
+
+
+def _place(name: PinName) -> tuple[int, int]:
+    return name.incarnation, name.number
 
 
 @check

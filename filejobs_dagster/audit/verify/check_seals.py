@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.note import text_of
-from filejobs_dagster.audit.statement import NOTHING_BEFORE
+from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of
 from filejobs_dagster.audit.tables import read_frontier
 from filejobs_dagster.audit.verify.registry import Finding, check, first_of
 from filejobs_dagster.audit.verify.signatures import signature_problem
@@ -55,7 +55,7 @@ def _equals_note(seal: SealRow, evidence: Evidence) -> bool:
 
 @check
 def seals_form_a_chain(evidence: Evidence) -> Iterable[Finding]:
-    """Numbers are dense from 1, each names the one before, sizes and times do not go back."""
+    """Numbers are dense from 1, each names the one before, sizes do not go back."""
     return first_of("SEAL_CHAIN", _broken_chain(evidence.seals, evidence.first_seal))
 
 
@@ -70,6 +70,23 @@ def _broken_chain(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]
             yield None, f"Seal {seal.seal_no} does not name the note of seal {before.seal_no}."
         elif seal.size < before.size or seal.incarnation < before.incarnation:
             yield None, f"Seal {seal.seal_no} is smaller than seal {before.seal_no}."
+
+
+@check
+def seals_follow_each_other_in_time(evidence: Evidence) -> Iterable[Finding]:
+    """No seal says that it is later than the one behind it, or than now."""
+    return first_of("SEAL_TIME", _later_than_the_next(evidence))
+
+
+def _later_than_the_next(evidence: Evidence) -> Iterator[tuple[None, str]]:
+    following = [*(moment_of(seal.sealed_at) for seal in evidence.seals[1:]), evidence.now]
+    for seal, limit in zip(evidence.seals, following, strict=False):
+        moment = moment_of(seal.sealed_at)
+        if moment is None or limit is None:
+            continue
+        if moment - limit > evidence.policy.clock_tolerance:
+            what = "now" if limit is evidence.now else "the seal behind it"
+            yield None, f"Seal {seal.seal_no} says {seal.sealed_at}, later than {what} ({limit})."
 
 
 @check

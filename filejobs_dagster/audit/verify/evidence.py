@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.audit.pins.store import PinStore
     from filejobs_dagster.audit.rows import Boundary, Position, Scan
     from filejobs_dagster.audit.statement import SealStatement
-    from filejobs_dagster.audit.tables import ChainRow, CheckpointRow, RestoreRow, SealRow
+    from filejobs_dagster.audit.tables import ChainRow, CheckpointRow, PutPin, RestoreRow, SealRow
     from filejobs_dagster.postgres.inventory import Change
 
 
@@ -174,7 +174,7 @@ class Evidence:
         first_seal: The number from which on seals were read.
         moments: When the events that were computed were recorded, as notes write it: those that
             may be the latest between two claims.
-        put_pins: What was ever written down as pinned: each key with the version that was put.
+        put_pins: What was ever written down as pinned, by its key.
         stray_trims: Pinned trims without a row.
         began: When the oldest live event was recorded, as notes write it; None without one.
         standby: Whether this is a standby, which may not have received everything yet.
@@ -201,7 +201,7 @@ class Evidence:
     pinned: PinnedChain | None
     first_seal: int = 1
     moments: dict[int, str] = field(default_factory=dict)
-    put_pins: dict[str, str | None] = field(default_factory=dict)
+    put_pins: dict[str, PutPin] = field(default_factory=dict)
     stray_trims: list[StrayTrim] = field(default_factory=list)
     began: str | None = None
     standby: bool = False
@@ -225,6 +225,13 @@ class Evidence:
     def computed(self, size: int) -> bool:
         """Tell whether the events at that size were computed, or should have been there."""
         return size == self.base.seq or any(scan.covers(size) for scan in self.scans)
+
+    def hash_at(self, seq: int) -> bytes | None:
+        """The hash of an event, where it was computed or a trim ended there; None elsewhere."""
+        found = self.boundaries.get(seq)
+        if found is not None:
+            return found.hash
+        return next((row.last_hash for row in self.checkpoints if row.to_seq == seq), None)
 
     def survives(self, incarnation: int, seal_no: int) -> bool:
         """Tell whether a seal of an earlier incarnation is part of the chain as it is now.
@@ -251,7 +258,9 @@ class Evidence:
             if key[0] > self.incarnation or (key[0] == self.incarnation and key[1] > newest)
         }
         left = {key: pin for key, pin in self.pinned.seals.items() if key not in ahead}
-        return replace(self, pinned=replace(self.pinned, seals=left)), list(ahead.values())
+        manifests = {key: pin for key, pin in self.pinned.manifests.items() if key[:2] not in ahead}
+        pinned = replace(self.pinned, seals=left, manifests=manifests)
+        return replace(self, pinned=pinned), list(ahead.values())
 
     def pinned_seals(self) -> list[tuple[Pinned, SealStatement]]:
         """The pinned seals that the chain must agree with and that can be read, in order."""

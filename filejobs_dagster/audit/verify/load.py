@@ -40,7 +40,7 @@ from filejobs_dagster.postgres.inventory import changes
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -78,8 +78,10 @@ def list_pins(policy: VerifyPolicy, chain: str, mode: Mode) -> PinnedChain | Non
         for pinned in list(found.seals.values()):
             if pinned.name.number >= first and not pinned.was_read:
                 _read_again(found, policy, origin, pinned)
-    for restore in list(found.restores.values()):
-        _read_again(found, policy, origin, restore)
+    last = max((key[:2] for key in found.manifests), default=None)
+    manifests = [pin for key, pin in found.manifests.items() if key[:2] == last]
+    for pinned in (*found.restores.values(), *manifests):
+        _read_again(found, policy, origin, pinned)
     return found
 
 
@@ -179,13 +181,17 @@ def load(
     seals = read_seals(cursor, database, chain, first_seal)
     checkpoints = read_checkpoints(cursor, database, chain)
     restores = read_restores(cursor, database, chain)
+    put_pins = read_put_pins(cursor, database, chain)
     if pinned is not None and not isinstance(mode, Sealing):
-        _look_again(pinned, policy, origin, [
-            *(origin.seal_key(row.incarnation, row.seal_no) for row in seals),
-            *(origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256)
-              for row in checkpoints),
-            *(origin.restore_key(row.incarnation, sha256_of(row.note)) for row in restores),
-        ])  # fmt: skip
+        notes = {
+            **{origin.seal_key(row.incarnation, row.seal_no): row.note for row in seals},
+            **{origin.trim_key(row.incarnation, row.checkpoint_no, row.sha256): row.note
+               for row in checkpoints},
+            **{origin.restore_key(row.incarnation, sha256_of(row.note)): row.note
+               for row in restores},
+        }  # fmt: skip
+        _look_again(pinned, policy, origin, notes.keys() | put_pins.keys())
+        _read_what_differs(pinned, policy, origin, notes)
     base = base_of(chain, checkpoints)
     events = table(database, "audit_event")
     entry = entry_of(mode, seals, restores, pinned)
@@ -228,7 +234,7 @@ def load(
         pinned=pinned,
         first_seal=first_seal,
         moments=read_moments(cursor, database, chain, ends),
-        put_pins=read_put_pins(cursor, database, chain),
+        put_pins=put_pins,
         began=read_beginning(cursor, database, chain),
         standby=is_standby(cursor),
         changes=changes(cursor, database.schema),
@@ -260,6 +266,25 @@ def _look_again(
     for key in keys:
         later = read_pins(policy.pins, origin, under=key)
         pinned.take(later)
+
+
+def _read_what_differs(
+    pinned: PinnedChain, policy: VerifyPolicy, origin: Origin, notes: Mapping[str, str]
+) -> None:
+    """Read the pins of which the listing does not show that they are what the database has.
+
+    A place without versions can be overwritten, and only the bytes tell.
+    """
+    # What a manifest says is in no table; the newest one was read.
+    listed = [pin for pin in pinned.all if not pin.was_read and pin.name.kind != "manifest"]
+    unread = {pin.key for pin in listed if not pin.is_listed_as(notes.get(pin.key))}
+    if policy.pins is None:
+        return
+    if len(unread) > MOST_LOOKS:
+        pinned.take(read_pins(policy.pins, origin, unread.__contains__))
+        return
+    for key in sorted(unread):
+        pinned.take(read_pins(policy.pins, origin, under=key))
 
 
 def _read_again(found: PinnedChain, policy: VerifyPolicy, origin: Origin, pinned: Pinned) -> None:

@@ -23,17 +23,18 @@ ROLLED_BACK = "ROLLED_BACK"
 _MOST_NAMED = 5
 """A sentence that names more pins is not read; the JSON names all."""
 
-TOLD_ALL_THE_SAME = frozenset(
-    {
-        "PIN_AHEAD_TRIM",
-        "SEALING_STOPPED",
-        "PIN_GONE",
-        "PIN_REPLACED",
-        "PIN_MARKER",
-        "PIN_TIME",
-        EV_AHEAD,
-    }
-)
+A_CLOCK_WAS_WRONG = frozenset({EV_AHEAD, "PIN_TIME", "SEAL_TIME"})
+"""What is left of a clock that was ahead once. It stays a finding, and stops nothing: what it dated
+ahead is not due before its time."""
+
+TOLD_ALL_THE_SAME = A_CLOCK_WAS_WRONG | {
+    "PIN_AHEAD_TRIM",
+    "SEALING_STOPPED",
+    "PIN_GONE",
+    "PIN_REPLACED",
+    "PIN_MARKER",
+    "MANIFEST",
+}
 """What may be found in a database that is sound up to where it was restored. It stays a finding."""
 
 
@@ -164,7 +165,10 @@ def conclude(
     head = None if evidence.head is None else evidence.head.head_seq
     sealed_to = evidence.seals[-1].size if evidence.seals else 0
     pinned_to = _pinned_to(evidence)
+    # Pins that are ahead count other events than those that stand behind the last one that matches.
     protected = sealed_to if pinned_to is None else pinned_to
+    if lost is not None:
+        protected = lost.matched_size
     unprotected = max(0, evidence.last_seq - protected)
     verdict, explanation = _verdict(evidence, findings, unprotected, lost)
     return Verification(

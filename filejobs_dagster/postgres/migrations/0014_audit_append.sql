@@ -2,6 +2,11 @@
 -- but the project's own tables, and check what they are given. Two of them, because two kinds of
 -- callers are believed differently: audit_append_many is the project's own, audit_record is for
 -- applications. Nobody may call either without a GRANT.
+--
+-- PostgreSQL takes the function or operator whose arguments fit best, wherever on the search path it
+-- stands: where somebody else may create in this schema, a function of his would be called with the
+-- rights of the owner. So whatever is called in them is named with its schema. Only the project's own
+-- tables are found by the search path.
 
 -- Who may append to the chain through audit_record: a role, and whoever is a member of it. NULL is a
 -- chain of the project's own, or one that an earlier version made.
@@ -26,10 +31,13 @@ SECURITY DEFINER
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-    start_of_chain bytea := sha256(convert_to('filejobs/audit/genesis' || chr(10), 'UTF8')
-                                   || convert_to(chain, 'UTF8'));
-    prefix         bytea := convert_to('filejobs/audit/event' || chr(10), 'UTF8') || int2send(1::smallint)
-                            || sha256(convert_to(chain, 'UTF8'));
+    name_of_chain  bytea := pg_catalog.convert_to(chain, 'UTF8');
+    start_of_chain bytea := pg_catalog.sha256(
+        pg_catalog.convert_to(E'filejobs/audit/genesis\n', 'UTF8')
+        OPERATOR(pg_catalog.||) name_of_chain);
+    prefix         bytea := pg_catalog.convert_to(E'filejobs/audit/event\n', 'UTF8')
+        OPERATOR(pg_catalog.||) pg_catalog.int2send(1::pg_catalog.int2)
+        OPERATOR(pg_catalog.||) pg_catalog.sha256(name_of_chain);
     written        text  := 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"';
     head           audit_chain%ROWTYPE;
     moment         timestamptz;
@@ -37,23 +45,26 @@ DECLARE
     hash_of_body   bytea;
     hash_of_event  bytea;
 BEGIN
-    IF coalesce(cardinality(bodies), 0) = 0 THEN
+    IF coalesce(pg_catalog.cardinality(bodies), 0) OPERATOR(pg_catalog.=) 0 THEN
         RETURN;
     END IF;
 
     INSERT INTO audit_chain (chain_id, genesis, head_seq, head_hash, head_at)
-    VALUES (chain, start_of_chain, 0, start_of_chain, clock_timestamp())
+    VALUES (chain, start_of_chain, 0, start_of_chain, pg_catalog.clock_timestamp())
     ON CONFLICT (chain_id) DO NOTHING;
 
-    SELECT * INTO STRICT head FROM audit_chain WHERE chain_id = chain FOR UPDATE;
+    SELECT * INTO STRICT head
+      FROM audit_chain WHERE chain_id OPERATOR(pg_catalog.=) chain FOR UPDATE;
 
-    moment    := clock_timestamp();
-    first_seq := head.head_seq + 1;
-    IF moment < head.head_at - interval '5 minutes' THEN
-        bodies := format('{"from":"%s","kind":"audit.clock","to":"%s"}',
-                         to_char(head.head_at AT TIME ZONE 'UTC', written),
-                         to_char(moment AT TIME ZONE 'UTC', written)) || bodies;
-        first_seq := first_seq + 1;
+    moment    := pg_catalog.clock_timestamp();
+    first_seq := head.head_seq OPERATOR(pg_catalog.+) 1;
+    IF moment OPERATOR(pg_catalog.<) (head.head_at OPERATOR(pg_catalog.-) interval '5 minutes') THEN
+        bodies := pg_catalog.array_prepend(
+            pg_catalog.format('{"from":"%s","kind":"audit.clock","to":"%s"}',
+                              pg_catalog.to_char(head.head_at AT TIME ZONE 'UTC', written),
+                              pg_catalog.to_char(moment AT TIME ZONE 'UTC', written)),
+            bodies);
+        first_seq := first_seq OPERATOR(pg_catalog.+) 1;
     ELSE
         moment := greatest(moment, head.head_at);
     END IF;
@@ -62,11 +73,15 @@ BEGIN
         IF body IS NULL THEN
             RAISE EXCEPTION 'an audit event is NULL' USING ERRCODE = 'null_value_not_allowed';
         END IF;
-        PERFORM body::jsonb;
-        hash_of_body  := sha256(convert_to(body, 'UTF8'));
-        head.head_seq := head.head_seq + 1;
-        hash_of_event := sha256(prefix || int8send(head.head_seq) || timestamptz_send(moment)
-                                || head.head_hash || hash_of_body);
+        PERFORM body::pg_catalog.jsonb;
+        hash_of_body  := pg_catalog.sha256(pg_catalog.convert_to(body, 'UTF8'));
+        head.head_seq := head.head_seq OPERATOR(pg_catalog.+) 1;
+        hash_of_event := pg_catalog.sha256(
+            prefix
+            OPERATOR(pg_catalog.||) pg_catalog.int8send(head.head_seq)
+            OPERATOR(pg_catalog.||) pg_catalog.timestamptz_send(moment)
+            OPERATOR(pg_catalog.||) head.head_hash
+            OPERATOR(pg_catalog.||) hash_of_body);
 
         INSERT INTO audit_event
             (chain_id, seq, recorded_at, body, body_hash, prev_hash, hash, alg)
@@ -78,7 +93,7 @@ BEGIN
 
     UPDATE audit_chain
        SET head_seq = head.head_seq, head_hash = head.head_hash, head_at = moment
-     WHERE chain_id = chain;
+     WHERE chain_id OPERATOR(pg_catalog.=) chain;
 
     last_seq := head.head_seq;
     RETURN NEXT;
@@ -90,8 +105,10 @@ COMMENT ON FUNCTION audit_append_many(text, text[]) IS
 
 -- Appends an application's events to a chain of its own; otherwise as audit_append_many.
 --
--- The first append makes the chain and writes down whose it is. Refused are the chains of others,
--- and the kinds of event by which the project says what it has done itself.
+-- The first append makes the chain and writes down whose it is. Refused are the chains of others; the
+-- kinds of event by which the project says what it has done itself; a name that stands twice in an
+-- event, of which two readers may see two different kinds; and a new chain whose name is too long for
+-- the key of a pin, where it stands percent-encoded: such a chain could never be sealed.
 CREATE FUNCTION audit_record(chain text, bodies text[])
 RETURNS TABLE (first_seq bigint, last_seq bigint)
 LANGUAGE plpgsql
@@ -101,55 +118,89 @@ AS $$
 DECLARE
     -- Inside a function that runs as its owner, current_user is the owner. This is who called, and
     -- nobody can SET ROLE to a role whose member he is not.
-    caller    text := CASE current_setting('role') WHEN 'none' THEN session_user::text
-                           ELSE current_setting('role') END;
-    of_chain  text;
-    body      text;
-    event     jsonb;
+    caller      name := CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none'
+                             THEN session_user
+                             ELSE pg_catalog.current_setting('role')::pg_catalog.name END;
+    jobs_own    text := '^(audit|bucket|database|deleted_file|multipart|objects|run|run_history'
+                        '|storage_orphans|table_retention|upload|upload_reservation)[.]';
+    beginning   bytea;
+    quoted      integer;
+    of_chain    text;
+    body        text;
+    event       jsonb;
+    kind        text;
+    named_twice boolean;
 BEGIN
-    IF chain IS NULL OR chain !~ '^[[:graph:]]{1,200}$' OR chain = 'collectors' THEN
-        RAISE EXCEPTION 'an application cannot append to the chain %', quote_nullable(chain)
+    IF chain IS NULL
+       OR chain OPERATOR(pg_catalog.!~) '^[[:graph:]]{1,200}$'
+       OR chain OPERATOR(pg_catalog.=) 'collectors' THEN
+        RAISE EXCEPTION 'an application cannot append to the chain %', pg_catalog.quote_nullable(chain)
             USING ERRCODE = 'insufficient_privilege',
                   HINT = 'Name a chain of your own: 1 to 200 characters without a space. The chain '
                          'collectors is the jobs'' own.';
     END IF;
-    IF coalesce(cardinality(bodies), 0) = 0 THEN
+    IF coalesce(pg_catalog.cardinality(bodies), 0) OPERATOR(pg_catalog.=) 0 THEN
         RETURN;
     END IF;
 
     FOREACH body IN ARRAY bodies LOOP
-        event := body::jsonb;
-        IF coalesce(jsonb_typeof(event), 'null') <> 'object'
-           OR coalesce(jsonb_typeof(event -> 'kind'), 'null') <> 'string' THEN
+        event := body::pg_catalog.jsonb;
+        IF coalesce(pg_catalog.jsonb_typeof(event), 'null') OPERATOR(pg_catalog.<>) 'object'
+           OR coalesce(pg_catalog.jsonb_typeof(event OPERATOR(pg_catalog.->) 'kind'), 'null')
+              OPERATOR(pg_catalog.<>) 'string' THEN
             RAISE EXCEPTION 'an audit event is a JSON object with a text "kind"'
                 USING ERRCODE = 'invalid_parameter_value',
                       HINT = 'Such as {"file_id":"1","kind":"file.shared"}.';
         END IF;
-        IF event ->> 'kind' ~ ('^(audit|run|objects|upload|upload_reservation|deleted_file|multipart'
-                               '|table_retention|storage_orphans)[.]') THEN
-            RAISE EXCEPTION 'the kind % is the jobs'' own', quote_literal(event ->> 'kind')
+        SELECT pg_catalog.count(*) OPERATOR(pg_catalog.>) pg_catalog.count(DISTINCT key)
+          INTO named_twice
+          FROM pg_catalog.json_object_keys(body::pg_catalog.json) AS key;
+        IF named_twice THEN
+            RAISE EXCEPTION 'an audit event has a name twice'
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Readers of JSON differ in which of the two they take.';
+        END IF;
+        kind := event OPERATOR(pg_catalog.->>) 'kind';
+        IF kind OPERATOR(pg_catalog.~) jobs_own THEN
+            RAISE EXCEPTION 'the kind % is the jobs'' own', pg_catalog.quote_literal(kind)
                 USING ERRCODE = 'insufficient_privilege',
                       HINT = 'By it the jobs say what they did themselves. Choose a first word of '
                              'your own, such as app.';
         END IF;
     END LOOP;
 
+    -- Each byte of what is none of these characters becomes three.
+    quoted := pg_catalog.octet_length(pg_catalog.convert_to(chain, 'UTF8'))
+        OPERATOR(pg_catalog.+) (2 OPERATOR(pg_catalog.*) pg_catalog.octet_length(
+            pg_catalog.convert_to(
+                pg_catalog.regexp_replace(chain, '[A-Za-z0-9_.~-]', '', 'g'), 'UTF8')));
+    IF quoted OPERATOR(pg_catalog.>) 240
+       AND NOT EXISTS (SELECT FROM audit_chain WHERE chain_id OPERATOR(pg_catalog.=) chain) THEN
+        RAISE EXCEPTION 'the name of the chain % is too long for a pin', pg_catalog.quote_literal(chain)
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Percent-encoded it may have 240 characters: choose a shorter one, best of '
+                         'letters and digits.';
+    END IF;
+
+    beginning := pg_catalog.sha256(
+        pg_catalog.convert_to(E'filejobs/audit/genesis\n', 'UTF8')
+        OPERATOR(pg_catalog.||) pg_catalog.convert_to(chain, 'UTF8'));
     INSERT INTO audit_chain (chain_id, genesis, head_seq, head_hash, head_at, writer)
-    SELECT chain, genesis, 0, genesis, clock_timestamp(), caller
-      FROM (SELECT sha256(convert_to('filejobs/audit/genesis' || chr(10), 'UTF8')
-                          || convert_to(chain, 'UTF8')) AS genesis) AS start
+    VALUES (chain, beginning, 0, beginning, pg_catalog.clock_timestamp(), caller)
     ON CONFLICT (chain_id) DO NOTHING;
 
-    SELECT writer INTO of_chain FROM audit_chain WHERE chain_id = chain;
-    IF NOT EXISTS (SELECT FROM pg_roles
-                    WHERE rolname = of_chain AND pg_has_role(caller, oid, 'MEMBER')) THEN
-        RAISE EXCEPTION 'the chain % is not one of the role %', quote_literal(chain), caller
+    SELECT writer INTO of_chain FROM audit_chain WHERE chain_id OPERATOR(pg_catalog.=) chain;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles
+                    WHERE rolname OPERATOR(pg_catalog.=) of_chain
+                      AND pg_catalog.pg_has_role(caller, oid, 'MEMBER')) THEN
+        RAISE EXCEPTION 'the chain % is not one of the role %', pg_catalog.quote_literal(chain), caller
             USING ERRCODE = 'insufficient_privilege',
                   HINT = 'Append to a chain of your own. If this is yours from before, the owner of '
                          'the tables says so: UPDATE audit_chain SET writer = ''role'' WHERE '
                          'chain_id = ''chain''.';
     END IF;
 
+    -- The only function of this name that takes exactly these two types.
     RETURN QUERY SELECT * FROM audit_append_many(chain, bodies);
 END
 $$;

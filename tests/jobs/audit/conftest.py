@@ -162,10 +162,11 @@ class Auditor:
             connection.execute("SET LOCAL session_replication_role = replica")
             connection.execute(statement.encode())
 
-    def pins(self) -> list[str]:
-        """The keys of all versions in the pins' bucket."""
+    def pins(self, folder: str = "") -> list[str]:
+        """The keys of all versions in the pins' bucket that have such a folder in them."""
         answer = self.installation.client.list_object_versions(Bucket=self.pins_bucket)
-        return sorted(entry["Key"] for entry in answer.get("Versions", []))
+        keys = sorted(entry["Key"] for entry in answer.get("Versions", []))
+        return [key for key in keys if folder in key]
 
     def old_chain(self) -> None:
         """50 events of 200 days ago in two seals, and 10 of today in a third."""

@@ -68,7 +68,9 @@ def test_a_seal_that_was_killed_is_finished_by_the_next_one(
     outcome = auditor.seal()
     assert outcome.ok, outcome.error
     seals = auditor.count("audit_seal")
-    assert len(auditor.pins()) == seals, "each seal has its pin, and no pin is without its seal"
+    assert len(auditor.pins("/seal/")) == seals, (
+        "each seal has its pin, and no pin is without its seal"
+    )
     assert outcome.detail["pinned_late"] == (1 if site == "before it is pinned" else 0)
     after = auditor.verify()
     assert after.ok, after.error

@@ -44,7 +44,7 @@ def test_a_live_run_seals_signs_and_pins_every_chain(auditor: Auditor) -> None:
     assert detail["swept"] is True
     assert detail["explained"] == ""
     assert "COMPLIANCE" in detail["pins"]
-    assert auditor.pins() == [
+    assert auditor.pins("/seal/") == [
         "pins/test/audit/a/1/seal/000000000001.note",
         "pins/test/audit/b/1/seal/000000000001.note",
     ]
@@ -151,7 +151,7 @@ def test_an_application_does_not_keep_other_chains_from_being_sealed(auditor: Au
         auditor.append(1, f"!{number}")
     for chain in auditor.by_need()[:3]:
         auditor.seal_one(chain)
-    assert auditor.pins() == [
+    assert auditor.pins("/seal/") == [
         f"pins/test/audit/{chain}/1/seal/000000000001.note" for chain in ("a", "b", "collectors")
     ]
     # What was just sealed comes last, but for the jobs' own.
