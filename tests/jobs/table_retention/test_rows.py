@@ -409,3 +409,99 @@ def test_no_session_that_its_user_refreshed_is_ever_lost(sessions: Keeper) -> No
     assert len(refreshed) > 10
     assert refreshed <= set(sessions.ids())
     assert (outcome.acted or 0) + len(sessions.ids()) == 5000
+
+
+def test_rows_that_a_pass_over_a_bucket_had_counted_are_told_from_newer_ones(
+    sessions: Keeper,
+) -> None:
+    sessions.session("5 days", "4 days", "30 hours")
+    sessions.execute(
+        """
+        INSERT INTO orphan_pass (bucket, run_id, mode, fingerprint, objects, bytes, keys_by_source,
+                                 orphans, orphan_bytes)
+        VALUES ('b', 'pass', 'dry', 'f', 0, 0, '{}', 0, 0);
+        INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, closed_at,
+                                  detail)
+        SELECT run_id, 'test', 'storage_orphans', 'dry', 'cli', 'x', now(),
+               jsonb_build_object('references_read_at', now() - ago::interval)
+          FROM (VALUES ('pass', '2 days'), ('long ago', '1 hour')) AS known (run_id, ago)
+        """
+    )
+    outcome = sessions.run(rule(batch_size=2))
+    assert "none could be taken: a trigger left them alone" in str(outcome.error)
+    assert outcome.detail["classes"] == {"left by a trigger": 5}
+    # Its children would be gone while it is there: nothing goes.
+    sessions.execute(
+        "CREATE TABLE line (session_id bigint); INSERT INTO line SELECT id FROM session"
+    )
+    children = [{"table": "line", "column": "session_id"}]
+    assert "whose children would be gone" in str(sessions.run(rule(children=children)).error)
+    assert sessions.value("SELECT count(*) FROM line") == 5
+
+
+@pytest.mark.thorough
+def test_a_batch_that_takes_too_long_is_halved(sessions: Keeper) -> None:
+    sessions.database = replace(sessions.database, statement_timeout=timedelta(seconds=1))
+    sessions.session(*["9 days"] * 16)
+    sessions.execute(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql"
+        " AS 'BEGIN PERFORM pg_sleep(0.1); RETURN OLD; END';"
+        "CREATE TRIGGER slow BEFORE DELETE ON session FOR EACH ROW EXECUTE FUNCTION slow()"
+    )
+    outcome = sessions.run(rule(batch_size=16))
+    assert outcome.ok, outcome.error
+    assert (sessions.ids(), outcome.acted) == ([], 16)
+
+
+@pytest.mark.thorough
+def test_no_session_that_its_user_refreshed_is_ever_lost(sessions: Keeper) -> None:
+    """Two real backends on the same rows: what a visit has refreshed is there afterwards."""
+    sessions.execute(
+        "INSERT INTO session (expires_at) SELECT now() - interval '9 days'"
+        " FROM generate_series(1, 5000)"
+    )
+    over, refreshed = threading.Event(), set()
+
+    def visit() -> None:
+        chance = random.Random(7)  # noqa: S311 (no cryptography)
+        with psycopg.connect(sessions.url, autocommit=True) as application:
+            while not over.is_set():
+                found = application.execute(
+                    "UPDATE session SET expires_at = now() + interval '1 day' WHERE id = %s"
+                    " RETURNING id",
+                    (chance.randint(1, 5000),),
+                ).fetchone()
+                if found is not None:
+                    refreshed.add(found[0])
+
+    visitors = [threading.Thread(target=visit) for _ in range(3)]
+    for visitor in visitors:
+        visitor.start()
+    try:
+        outcome = sessions.run(rule(batch_size=20))
+    finally:
+        over.set()
+        for visitor in visitors:
+            visitor.join()
+    assert outcome.ok, outcome.error
+    assert len(refreshed) > 10
+    assert refreshed <= set(sessions.ids())
+    assert (outcome.acted or 0) + len(sessions.ids()) == 5000
+
+
+def test_rows_that_a_pass_over_a_bucket_had_counted_are_told_from_newer_ones(
+    sessions: Keeper,
+) -> None:
+    sessions.session("5 days", "4 days", "30 hours")
+    sessions.execute(
+        "INSERT INTO orphan_pass (bucket, run_id, mode, fingerprint, objects, bytes,"
+        " keys_by_source, orphans, orphan_bytes) VALUES ('b', 'pass', 'dry', 'f', 0, 0, '{}', 0, 0);"
+        "INSERT INTO job_progress"
+        " (run_id, installation, job, mode, trigger, holder, closed_at, detail) SELECT run_id, 'test', 'storage_orphans', 'dry', 'cli', 'x', now(),"
+        " jsonb_build_object('references_read_at', now() - ago::interval)"
+        "  FROM (VALUES ('pass', '2 days'), ('long ago', '1 hour')) AS known (run_id, ago)"
+    )
+    outcome = sessions.run(rule(batch_size=2))
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 3
+    assert outcome.detail["rows_that_passes_had_counted"] == {"pass": {"public.session": 2}}
