@@ -128,7 +128,9 @@ class Marks:
             if row is None:
                 return None
             cursor.execute(statements.TAKEN_SINCE, {**values, "pass": row[0]})
-            return EarlierPass(*row[:4], read_at=row[4], removed_since=dict(cursor.fetchall()))
+            run_id, keys, same_rules, objects, read_at = row
+            taken = dict(cursor.fetchall())
+        return EarlierPass(run_id, keys, bool(same_rules), objects, read_at, taken)
 
     def passed_before(self) -> bool:
         """True when an earlier run completed a pass by these very sources and rules."""
