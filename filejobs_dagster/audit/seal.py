@@ -146,6 +146,7 @@ def seal_chain(
     policy: SealPolicy,
     *,
     live: bool,
+    lease: Lease | None = None,
 ) -> Sealed:
     """Seal one chain, or in a dry run tell what would be sealed.
 
@@ -155,6 +156,7 @@ def seal_chain(
         chain: Which chain.
         policy: How.
         live: False writes nothing, neither a seal nor a pin.
+        lease: The locks of the run that seals; None where no run does.
 
     Raises:
         SealRefused: CHAIN_BUSY, ROLLED_BACK, EQUIVOCATION, SEAL_GAP, VERIFY_FAILED, CLOCK_WRONG or
@@ -166,7 +168,7 @@ def seal_chain(
     """
     if not live:
         return _would_seal(_look(database, connection, chain, policy), policy)
-    with locked(database, chain, SealRefused) as lease:
+    with locked(database, chain, SealRefused, lease) as held:
         evidence = _look(database, connection, chain, policy)
         late = _pin_what_is_not(database, connection, policy, evidence)
         planned = _would_seal(evidence, policy)
@@ -185,7 +187,7 @@ def seal_chain(
                 pinned_late=late,
             )
         row = _next_seal(evidence, policy)
-        _write(database, connection, lease, chain, row)
+        _write(database, connection, held, chain, row)
         pinned = _pin(database, connection, policy, evidence, row)
         _keep_manifest(database, connection, policy, evidence, row)
     return Sealed(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -31,6 +33,43 @@ MAX_RUNTIME = "max_runtime"
 
 MOST_KEYS_IN_AN_EVENT = 1000
 """An intent with more keys is written as several events of the same batch."""
+
+COUNTED = "rows_that_passes_had_counted"
+"""In the record of a run that took rows: how many, by the run of the pass, and by table."""
+
+REFERENCES_READ_AT = "references_read_at"
+"""In the record of a pass over a bucket: when it counted references, by the database's clock."""
+
+# Of each bucket the last complete pass, and those at work: the next pass compares with one of them.
+_PASSES = """
+WITH pass AS (
+    SELECT orphan_pass.run_id
+      FROM (SELECT bucket, max(at) AS at FROM orphan_pass GROUP BY bucket) AS last
+      JOIN orphan_pass USING (bucket, at)
+     UNION
+    SELECT run_id FROM job_progress WHERE closed_at IS NULL
+)
+SELECT run_id, (SELECT count(*)
+                  FROM unnest(%(known_since)s::timestamptz[]) AS known (since)
+                 WHERE known.since < (detail ->> %(read_at)s)::timestamptz)
+  FROM pass
+  JOIN job_progress USING (run_id)
+ WHERE detail ->> %(read_at)s IS NOT NULL
+"""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Rows that a claim takes.
+
+    Attributes:
+        table: Where from, as passes call it: the name of an own table, or schema and name of one
+            of the operator's in the project's database. None when it is not known.
+        known_since: Of each row a moment at which it was there; also as PostgreSQL writes it.
+    """
+
+    table: str | None
+    known_since: Sequence[datetime] | Sequence[str]
 
 
 class Bookkeeping:
@@ -66,12 +105,16 @@ class Bookkeeping:
         self.facts: dict[str, Any] = {}
         self.batch = 0
         self.stopped: str | None = None
+        self._claiming = totals
 
     # Progress ---------------------------------------------------------------------------------
 
     def detail(self, totals: Totals | None = None) -> dict[str, Any]:
         """Everything that the record says, up to now."""
-        detail = {**self._shape(self.totals if totals is None else totals), **self.facts}
+        totals = self.totals if totals is None else totals
+        detail = {**self._shape(totals), **self.facts}
+        if totals.counted:
+            detail[COUNTED] = counted_by_passes(totals)
         if self.stopped is not None:
             detail |= {"truncated": True, "stopped_reason": self.stopped}
         return detail
@@ -153,7 +196,7 @@ class Bookkeeping:
     def commit_claim(
         self,
         cursor: psycopg.Cursor[TupleRow],
-        rows: int,
+        taken: Taken,
         objects: Sequence[str],
         events: Iterable[dict[str, Any]],
         *,
@@ -166,18 +209,44 @@ class Bookkeeping:
 
         Args:
             cursor: In the claim's transaction, or in one that commits before it.
-            rows: How many rows it takes.
+            taken: The rows that it takes.
             objects: The keys of all objects that go with them: the intent to delete them.
             events: About the rows.
             not_won: Counts the rows that it did not get.
         """
         after = self.totals.copy()
-        after.claimed += rows
+        after.claimed += len(taken.known_since)
+        self.note_counted(cursor, after, taken)
+        self._claiming = after
         # Until their result is written nobody knows: a run killed in between leaves them.
         after.intended += len(objects)
         not_won(after)
         self.advance(cursor, after)
         append(cursor, [*events, *self.intents(objects)])
+
+    def claim_committed(self) -> None:
+        """Take over what the last claim has reached."""
+        self.totals.claimed = self._claiming.claimed
+        self.totals.counted = self._claiming.counted
+
+    @staticmethod
+    def note_counted(cursor: psycopg.Cursor[TupleRow], totals: Totals, taken: Taken) -> None:
+        """Count rows that go for those passes over a bucket that had counted them.
+
+        What a pass does not see any more is no loss then. A pass that is read at this moment may
+        have counted them or not: it is told nothing, so that no loss is explained away.
+
+        Args:
+            cursor: In the transaction that takes them.
+            totals: Where they are counted.
+            taken: The rows.
+        """
+        if taken.table is None or not taken.known_since:
+            return
+        values = {"read_at": REFERENCES_READ_AT, "known_since": list(taken.known_since)}
+        for run_id, rows in cursor.execute(_PASSES, values).fetchall():
+            if rows:
+                totals.counted.setdefault(run_id, Counter())[taken.table] += rows
 
     def commit_collected(self, events: Sequence[dict[str, Any]]) -> None:
         """Write what became of rows of another database, once their claim is committed."""
@@ -355,6 +424,11 @@ class Bookkeeping:
             **facts,
         }
         return Outcome(scanned=totals.scanned, acted=totals.acted, detail=detail, error=error)
+
+
+def counted_by_passes(totals: Totals) -> dict[str, dict[str, int]]:
+    """The rows that went and that passes had counted, as a record holds them."""
+    return {run_id: dict(rows) for run_id, rows in totals.counted.items()}
 
 
 def nothing_worked(

@@ -95,6 +95,8 @@ class Totals:
         samples: A few keys of each class that somebody may want to look at.
         means: The items by what their class means.
         more: Numbers that one job alone has.
+        counted: Rows that went and that passes over a bucket had counted: by the pass's run, and
+            by table.
     """
 
     live: bool
@@ -113,6 +115,7 @@ class Totals:
     samples: dict[str, list[str]] = field(default_factory=dict)
     means: Counter[Meaning] = field(default_factory=Counter)
     more: Counter[str] = field(default_factory=Counter)
+    counted: dict[str, Counter[str]] = field(default_factory=dict)
 
     def note(
         self,
@@ -210,6 +213,8 @@ class Totals:
             whole.acted += part.acted
             whole.classes += part.classes
             whole.means += part.means
+            for run_id, rows in part.counted.items():
+                whole.counted[run_id] = whole.counted.get(run_id, Counter()) + rows
         return whole
 
     def copy(self) -> Self:

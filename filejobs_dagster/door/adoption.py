@@ -87,6 +87,12 @@ UPDATE bucket_adoption
 RETURNING counter
 """
 
+_VOUCH = """
+UPDATE bucket_adoption
+   SET adopted_at = clock_timestamp(), adopted_by = %(by)s
+ WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s
+"""
+
 _REMEMBER = """
 UPDATE bucket_adoption
    SET conditional_delete = %(conditional)s, probed_at = clock_timestamp(),
@@ -208,9 +214,9 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
         place: What is to belong together.
         by: User and host.
         again: The reason why a database that was moved or restored on purpose takes the bucket
-            over, or is right although a pass found that rows and objects do not fit together;
-            recorded in the audit log. It does not help against another installation or another
-            environment.
+            over, or is right although a pass found that rows and objects do not fit together, or
+            although nothing ran for so long that the clocks may have jumped; recorded in the audit
+            log. It does not help against another installation or another environment.
 
     Raises:
         AdoptionRefused: It is somebody else's, or it is not known whose, or storage refused.
@@ -255,19 +261,21 @@ def _unless_refused(place: Place, found: Inspection, again: str | None) -> Adopt
 
 
 def _vouch(place: Place, by: str, reason: str) -> None:
-    """Forget that rows and objects did not fit together, and write down who says that they do."""
+    """Forget that rows and objects did not fit together, and write down who says that they do.
+
+    That it is said now is what stands for the clocks, too, after a long silence.
+    """
     with place.database.transaction(place.connection) as cursor:
-        runs = forget_doubts(cursor, place.row_key)
-        if runs:
-            event = {
-                "kind": "bucket.doubt_dismissed",
-                "installation": place.installation,
-                **place.row_key,
-                "found_by_runs": runs,
-                "reason": reason,
-                "by": by,
-            }
-            append(cursor, [event])
+        event = {
+            "kind": "bucket.doubt_dismissed",
+            "installation": place.installation,
+            **place.row_key,
+            "found_by_runs": forget_doubts(cursor, place.row_key),
+            "reason": reason,
+            "by": by,
+        }
+        cursor.execute(_VOUCH, {**place.row_key, "by": by})
+        append(cursor, [event])
 
 
 def _as_it_is(place: Place, adopted: Adopted) -> bool:

@@ -6,8 +6,8 @@ makes what is two seconds old look like something that nobody wants.
 
 What nobody notices here:
 
-- All clocks that were asked jump together, as those of one machine do on which everything runs. A
-  clock that is a year ahead then looks like a pause of a year. A bucket elsewhere is the witness.
+- All clocks that were asked jump together, as those of one machine do on which everything runs, by
+  less than a pause that is believed: see `OUTAGE`. A bucket elsewhere is the witness.
 - Rows and objects that were dated while a clock was wrong, once it is right again.
 - A server that dates the parts of multipart uploads by another clock than its objects.
 """
@@ -27,6 +27,7 @@ from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.listing import ListingFailed, date_of, read_server_date
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.settings.durations import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,11 @@ NOTICEABLE = timedelta(minutes=1)
 
 WITH_A_WITNESS = 3
 """Of so many clocks that agree none can be the one that is wrong: what differs from them is."""
+
+OUTAGE = timedelta(days=14)
+"""For so long nothing of ours need be at work; or for the shortest `stale_after`, where every one
+is longer. Behind a longer silence the clocks, which all agree, may have jumped together, and what
+was made a moment ago looks that old. Then somebody says that the time is right."""
 
 SYNCHRONISE = (
     "What is old enough cannot be told until all of them follow the same time (NTP). Nothing was "
@@ -71,6 +77,45 @@ SELECT what, moment
         SELECT 'the adoption of bucket ' || bucket, adopted_at
           FROM bucket_adoption) AS record (what, moment)
  ORDER BY moment DESC
+ LIMIT 1
+"""
+
+# The longest time without any record since somebody, or a live run that was let in and went well,
+# last stood for the clock. Whoever is refused is recorded as well, and is no proof of anything.
+_SILENCE = """
+WITH proven AS (
+    SELECT max(moment) AS moment
+      FROM (SELECT adopted_at
+              FROM bucket_adoption
+             WHERE installation = %(installation)s
+             UNION ALL
+            SELECT run.finished_at
+              FROM unnest(%(jobs)s::text[]) AS wanted (job)
+             CROSS JOIN LATERAL (
+                    SELECT finished_at
+                      FROM job_run
+                     WHERE installation = %(installation)s AND job = wanted.job
+                       AND mode = 'live' AND outcome = 'ok' AND finished_at <= %(now)s
+                     ORDER BY finished_at DESC, id DESC
+                     LIMIT 1) AS run) AS known (moment)
+     WHERE moment <= %(now)s
+), known AS (
+    SELECT moment FROM proven
+     UNION ALL
+    SELECT finished_at
+      FROM proven, job_run
+     WHERE installation = %(installation)s AND job = ANY(%(jobs)s)
+       AND finished_at > proven.moment AND finished_at <= %(now)s
+     UNION ALL
+    SELECT %(now)s
+)
+SELECT since, until
+  FROM (SELECT lag(moment) OVER (ORDER BY moment) AS since, moment AS until
+          FROM known
+         WHERE moment IS NOT NULL) AS silence
+ WHERE until - since > %(longest)s
+   AND EXISTS (SELECT FROM bucket_adoption WHERE installation = %(installation)s)
+ ORDER BY until - since DESC
  LIMIT 1
 """
 
@@ -167,6 +212,7 @@ class Clocks(Guard):
                 not_asked.append(f"bucket {bucket.entry} was not asked ({found})")
         if not all(each.agrees(database) for each in readings):
             raise Refusal(_disagreement(readings, record), SYNCHRONISE)
+        _require_no_silence(at, database)
         remarks = [each for each in (_noticeable(readings), _ahead(readings, record)) if each]
         for remark in remarks:
             at.log.warning("%s.", remark)
@@ -292,6 +338,43 @@ def _ahead(readings: Sequence[Reading], record: Record | None) -> str | None:
         "a clock was ahead; a bucket in the settings whose server can be asked is the witness "
         "that this takes. Nothing was touched.",
     )
+
+
+def _require_no_silence(at: Look, database: Reading) -> None:
+    """Make sure that the clocks, which agree, have not jumped together.
+
+    Where no job has a `stale_after` nobody has said how often anything runs, and any pause is one.
+    Where no bucket is adopted nobody could say that the time is right.
+
+    Raises:
+        Refusal: For longer than anybody expects there is no record at all.
+    """
+    expected = [job.stale_after for job in at.settings.jobs.values() if job.stale_after is not None]
+    if not expected:
+        return
+    longest = max(OUTAGE, min(expected))
+    values = {
+        "jobs": list(JOB_NAMES),
+        "installation": at.settings.installation,
+        "now": database.moment,
+        "longest": longest,
+    }
+    with at.database.transaction(at.connection, read_only=True) as cursor:
+        row = cursor.execute(_SILENCE, values).fetchone()
+    if row is not None:
+        since, until = row
+        raise Refusal(
+            f"Either nothing ran for {format_duration(timedelta(days=(until - since).days))}, or "
+            f"all clocks jumped together: they agree that it is {_utc(database.moment)}, and "
+            f"between {_utc(since)} and {_utc(until)} there is no record of any job. By clocks "
+            "that are ahead, what was made a moment ago looks due.",
+            "Look at a clock that has nothing to do with these machines. If it is wrong, set it "
+            f"(NTP). If that is the time, say so: {THE_TIME_IS_RIGHT}. Nothing was touched.",
+        )
+
+
+THE_TIME_IS_RIGHT = "filejobs bucket adopt --again --reason '…'"
+"""The command by which somebody stands for the clocks."""
 
 
 def _require_dates_of_now(at: Look, bucket: BucketAt) -> None:

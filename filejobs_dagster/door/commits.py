@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.door.databases import claimed_in
 from filejobs_dagster.door.guard import Guard, Refusal
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
+    from filejobs_dagster.postgres.connect import Connection, Database
 
 DURABLE = ("on", "remote_apply")
 """Values of `synchronous_commit` with which no commit is reported before it is safe."""
@@ -49,34 +51,49 @@ class Commits(Guard):
     protects: frozenset[Touch] = frozenset({"rows", "objects", "multipart uploads", "chain"})
 
     def look(self, at: Look) -> str:
-        """Ask the server what it makes of a transaction of ours."""
-        with at.database.transaction(at.connection, read_only=True) as cursor:
-            cursor.execute(_SETTINGS)
-            effective, usual, fsync, full_pages, standbys = one(cursor)
-            cursor.execute(_ASYNCHRONOUS)
-            asynchronous = [row[0] for row in cursor.fetchall()]
-        if effective not in DURABLE:
-            raise Refusal(
-                f"The server commits asynchronously although it was asked not to: in a transaction "
-                f"of ours synchronous_commit is {effective or 'unknown'}. After a crash rows would "
-                "be back whose bytes are gone.",
-                f"Nothing was touched. {PAGE}",
-            )
-        said = [f"synchronous_commit is {effective} in our transactions"]
-        if usual != effective:
-            said[0] += f", whatever the session's own {usual}"
-        said.append(f"fsync {fsync}, full_page_writes {full_pages}")
-        said.append(f"synchronous standbys: {standbys or 'none'}")
-        if asynchronous:
-            said.append(
-                f"{', '.join(asynchronous)} commits asynchronously here: an upload that such an "
-                "application completes right before a crash is a reservation again"
-            )
-        if fsync == "off":
-            said.append("with fsync off no commit outlives a loss of power")
-            at.log.warning(
-                "fsync is off: after a loss of power rows may be back whose bytes are gone, "
-                "whatever waits for a commit. %s",
-                PAGE,
-            )
+        """Ask each server from which rows go what it makes of a transaction of ours."""
+        said = [_asked(at, at.database, at.connection, "The server")]
+        entries = [bucket.entry for bucket in at.buckets if bucket.deletes]
+        for name, other in claimed_in(at.settings, entries, at.database).items():
+            with other.connect("look at its commits") as connection:
+                said.append(f"{name}: {_asked(at, other, connection, f'The server of {name}')}")
         return "; ".join(said)
+
+
+def _asked(at: Look, database: Database, connection: Connection, whose: str) -> str:
+    """What one server says.
+
+    Raises:
+        Refusal: Its commits do not last.
+    """
+    with database.transaction(connection, read_only=True) as cursor:
+        cursor.execute(_SETTINGS)
+        effective, usual, fsync, full_pages, standbys = one(cursor)
+        cursor.execute(_ASYNCHRONOUS)
+        asynchronous = [row[0] for row in cursor.fetchall()]
+    if effective not in DURABLE:
+        raise Refusal(
+            f"{whose} commits asynchronously although it was asked not to: in a transaction of "
+            f"ours synchronous_commit is {effective or 'unknown'}. After a crash rows would be "
+            "back whose bytes are gone.",
+            f"Nothing was touched. {PAGE}",
+        )
+    said = [f"synchronous_commit is {effective} in our transactions"]
+    if usual != effective:
+        said[0] += f", whatever the session's own {usual}"
+    said.append(f"fsync {fsync}, full_page_writes {full_pages}")
+    said.append(f"synchronous standbys: {standbys or 'none'}")
+    if asynchronous:
+        said.append(
+            f"{', '.join(asynchronous)} commits asynchronously here: an upload that such an "
+            "application completes right before a crash is a reservation again"
+        )
+    if fsync == "off":
+        said.append("with fsync off no commit outlives a loss of power")
+        at.log.warning(
+            "%s runs with fsync off: after a loss of power rows may be back whose bytes are gone, "
+            "whatever waits for a commit. %s",
+            whose,
+            PAGE,
+        )
+    return "; ".join(said)

@@ -221,10 +221,31 @@ def operators(
     ]
     for entry in entries:
         addresses += [other.url for other in settings.buckets[entry].named_elsewhere.databases]
-    for name, job in settings.jobs.items():
-        if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] in entries:
-            addresses += job.addresses()
-    return {address.env: database.elsewhere(address.reveal()) for address in addresses}
+    asked = {address.env: database.elsewhere(address.reveal()) for address in addresses}
+    return asked | claimed_in(settings, entries, database)
+
+
+def claimed_in(
+    settings: Settings, entries: Collection[str], database: Database
+) -> dict[str, Database]:
+    """The databases of the operator's from which rows go with the objects of some buckets.
+
+    Args:
+        settings: As for `operators`, and so the others.
+        entries: Names of buckets in them.
+        database: The project's own, for its limits.
+
+    Returns:
+        Each by the environment variable that holds its address.
+    """
+    if not entries:
+        return {}
+    return {
+        address.env: database.elsewhere(address.reveal())
+        for name, job in settings.jobs.items()
+        if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] in entries
+        for address in job.addresses()
+    }
 
 
 def _watches(at: Look) -> dict[str, Watch]:

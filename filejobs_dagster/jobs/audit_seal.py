@@ -80,7 +80,12 @@ class _Sealing:
         with self._troubles.of(chain):
             self._sealed.append(
                 seal_chain(
-                    context.database, context.connection, chain, self._policy, live=context.live
+                    context.database,
+                    context.connection,
+                    chain,
+                    self._policy,
+                    live=context.live,
+                    lease=context.lease,
                 )
             )
         self._looked_at += 1

@@ -139,6 +139,7 @@ class _Trimming:
                 run_id=context.identity.run_id,
                 go_on=go_on,
                 record=record,
+                lease=context.lease,
             )
             work.plan = trimmed.plan
             for batch in trimmed.batches[work.batches :]:

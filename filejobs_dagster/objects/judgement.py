@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.targets import Expected
 
 HOLDS = 2.0
-"""Seconds for which a look holds, where each object takes a request of its own."""
+"""Seconds for which a look at objects holds, where each takes a request of its own; and, at most,
+what the sources said: that holds for as long as they took to say it, and is no older for that."""
 
 LOOKED_AT_TOGETHER = 100
 """So many objects are looked at at once, where each takes a request of its own: a source whose
@@ -65,6 +66,7 @@ class LastQuestion:
         self._place = {key: place for place, key in enumerate(self._order)}
         self._admit = admit
         self._looked_at: dict[str, float] = {}
+        self._answered_at = self._took = 0.0
         self.locks: dict[str, Locked] = {}
         self._verdicts: dict[str, Verdict] = {}
 
@@ -76,6 +78,8 @@ class LastQuestion:
             self._look(undecided)
         elif undecided and self._is_old(undecided[0]):
             self._look(self._and_those_after(undecided[0]))
+        elif undecided and time.monotonic() - self._answered_at >= min(HOLDS, self._took):
+            self._ask(undecided)
         for key in keys:
             # A look serves one request: between two of them the older versions may have gone.
             self._looked_at.pop(key, None)
@@ -105,11 +109,17 @@ class LastQuestion:
         # The age counts from before the first request: what a slow one takes counts, too.
         now = time.monotonic()
         ready = self._the_same(keys)
-        kept = self._admit(ready) if ready else {}
-        for key in ready:
+        self._ask(ready)
+        self._looked_at.update(dict.fromkeys(ready, now))
+
+    def _ask(self, keys: Sequence[str]) -> None:
+        began = time.monotonic()
+        kept = self._admit(keys) if keys else {}
+        self._answered_at = time.monotonic()
+        self._took = self._answered_at - began
+        for key in keys:
             if key in kept:
                 self._verdicts[key] = Verdict(Fate.KEPT, kept[key])
-            self._looked_at[key] = now
 
     def _the_same(self, keys: Sequence[str]) -> Sequence[str]:
         """Those of the keys whose object is what it was; here nobody has looked at one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -18,6 +18,8 @@ import psycopg
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.postgres.connect import Connection, Database
@@ -128,6 +130,47 @@ class Lease:
         with self._guard:
             self._try(self._held(), name)
             self._names.append(name)
+
+    @contextmanager
+    def for_a_while(self, name: str) -> Iterator[None]:
+        """Hold one more lock until the block ends, on the same connection as the others.
+
+        Not within another block of that kind.
+
+        Raises:
+            LockTaken: Another session holds it; the locks taken before are kept.
+            LeaseLost: The locks taken before are gone.
+            psycopg.Error: The connection broke.
+        """
+        with self._guard:
+            connection = self._held()
+            # What is taken behind a savepoint is given back with it.
+            connection.execute("SAVEPOINT for_a_while")
+            try:
+                self._try(connection, name)
+            except LockTaken:
+                self._give_back(connection)
+                raise
+            self._names.append(name)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._names.remove(name)
+                self._give_back(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        try:
+            if self._connection is connection:
+                connection.execute("ROLLBACK TO SAVEPOINT for_a_while")
+                connection.execute("RELEASE SAVEPOINT for_a_while")
+                return
+        except psycopg.Error:
+            pass
+        # It broke meanwhile, and the savepoint went with it.
+        self._drop()
+        with suppress(LeaseLost):
+            self._held()
 
     def prove(self) -> None:
         """Make sure that every lock is still held; take them again if the connection broke.

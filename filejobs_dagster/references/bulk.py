@@ -22,6 +22,7 @@ from filejobs_dagster.references.copying import copied_blocks
 from filejobs_dagster.references.grouping import SourceGroup, grouped
 from filejobs_dagster.references.operator import OperatorQuery, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
+from filejobs_dagster.references.plans import tables_of
 from filejobs_dagster.references.reference_set import SAMPLES, ReferenceSet, SourceCount
 from filejobs_dagster.references.replica import WAIT, ReplicaState, catch_up
 from filejobs_dagster.references.snapshot import keep_open, require_nothing_exchanged
@@ -56,6 +57,7 @@ class BulkReferences:
         own_tables: Sequence[OwnTable] = OWN_TABLES,
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
         replica_wait: timedelta = WAIT,
+        made_before: datetime | None = None,
         on_rows: Callable[[str, int], None] = lambda _source, _rows: None,
     ) -> None:
         """Prepare the sources; nothing is sent yet.
@@ -70,6 +72,8 @@ class BulkReferences:
             own_tables: The project's own tables.
             statement_timeout: Limit of one query.
             replica_wait: How long a replica may take to catch up with its primary.
+            made_before: By the primary's clock: of the project's own tables, the keys of rows that
+                were made before are counted beside all.
             on_rows: Told a source's name and its rows so far, about every 10,000 rows and at its
                 end; it may raise to stop the read.
 
@@ -82,6 +86,7 @@ class BulkReferences:
         self._owned = owned
         self._statement_timeout = statement_timeout
         self._replica_wait = replica_wait
+        self._made_before = made_before
         self._on_rows = on_rows
 
     def read(self) -> ReferenceSet:
@@ -113,6 +118,8 @@ class BulkReferences:
                     for table in group.own:
                         keys = _Keys(_AS_IS, self._owned, sorter, written)
                         self._copy(cursor, table.name, table.keys(self._schema), keys)
+                        keys.count.tables = frozenset({table.name})
+                        keys.count.older = self._made_earlier(cursor, table)
                         counts[table.name] = keys.count
                         self._read_awaited(cursor, table, keys.count.rows, awaited)
                     for query in group.queries:
@@ -131,6 +138,13 @@ class BulkReferences:
             _written=written,
             _awaited=self._kept("awaited", awaited),
         )
+
+    def _made_earlier(self, cursor: psycopg.RawCursor[TupleRow], table: OwnTable) -> int | None:
+        counting = table.count_made_before(self._schema)
+        if counting is None or self._made_before is None:
+            return None
+        with _reading(table.name):
+            return int(one(cursor.execute(counting.encode(), (self._made_before,)))[0])
 
     def _read_awaited(
         self,
@@ -161,6 +175,8 @@ class BulkReferences:
         keys = _Keys(query.transforms, self._owned, sorter, written, need_none)
         with _reading(query.name):
             column = only_column(cursor, query)
+            if query.url is None:
+                keys.count.tables = tables_of(cursor, query.keys(column))
         self._copy(cursor, query.name, query.keys(column), keys)
         if keys.count.keys < query.min_rows:
             raise ReferencesUnknown(

@@ -18,6 +18,9 @@ class OwnTable:
             key suffices.
         names_object: SQL condition on the table: only these rows name their key. None: all do.
         awaits_upload: SQL condition on the table: its rows may name objects that never came.
+        made_at: The column that says when a row was made, of a table from which jobs alone take
+            rows, so that of those that were there before none may lack. None where an application
+            takes some in the course of its work.
         comes_and_goes: Its rows leave in the course of normal work, so that fewer of them than
             before are no sign that something was lost.
     """
@@ -27,6 +30,7 @@ class OwnTable:
     column: str
     names_object: str | None = None
     awaits_upload: str | None = None
+    made_at: str | None = None
     comes_and_goes: bool = False
 
     def query(self, schema: str) -> str:
@@ -41,6 +45,13 @@ class OwnTable:
     def keys(self, schema: str) -> str:
         """SQL that returns every key of the table as bytea, in no order: one sequential read."""
         return self._select(schema, self._as_bytes())
+
+    def count_made_before(self, schema: str) -> str | None:
+        """SQL that counts the rows that were made before `$1`; None when some may lack by now."""
+        if self.made_at is None:
+            return None
+        made_before = sql.SQL("{} < $1").format(sql.Identifier(self.made_at)).as_string()
+        return self._select(schema, sql.SQL("count(*)"), made_before)
 
     def awaited_keys(self, schema: str) -> str | None:
         """SQL like `keys` for the rows that may have no object yet; None when all must have one."""
@@ -62,7 +73,13 @@ class OwnTable:
 
 OWN_TABLES: tuple[OwnTable, ...] = (
     # In every state: a deleted file can be restored while its row is there.
-    OwnTable(name="file", table="file", column="storage_key", awaits_upload="state = 'pending'"),
+    OwnTable(
+        name="file",
+        table="file",
+        column="storage_key",
+        awaits_upload="state = 'pending'",
+        made_at="created_at",
+    ),
     # A row in cleanup names its key until its object is known to be gone.
     OwnTable(
         name="upload",

@@ -60,6 +60,17 @@ SELECT called.namespace || '.' || called.name,
  ORDER BY 1
 """
 
+_WHOLE_TABLES = b"""
+SELECT schema || '.' || name
+  FROM unnest($1::text[], $2::text[]) AS read (schema, name)
+ UNION
+SELECT nspname || '.' || relname
+  FROM unnest($1::text[], $2::text[]) AS read (schema, name)
+ CROSS JOIN pg_partition_ancestors(to_regclass(format('%I.%I', schema, name))) AS whole (table_oid)
+  JOIN pg_class ON pg_class.oid = table_oid
+  JOIN pg_namespace ON pg_namespace.oid = relnamespace
+"""
+
 
 @dataclass(frozen=True)
 class Reads:
@@ -104,6 +115,27 @@ def reads_of(
         else:
             doubted.append(f"the function {name}, {why}")
     return Reads(tuple(doubted), tuple(opaque))
+
+
+def tables_of(cursor: psycopg.RawCursor[TupleRow], statement: str) -> frozenset[str]:
+    """The tables that a statement reads, by schema and name, and what they are partitions of.
+
+    Args:
+        cursor: In a transaction, with the search path of the query.
+        statement: What is looked at; it is not carried out.
+
+    Raises:
+        psycopg.Error: The statement cannot be planned.
+    """
+    cursor.execute(f"EXPLAIN (VERBOSE, FORMAT JSON) {statement}".encode())
+    row = cursor.fetchone()
+    read = {
+        (node["Schema"], node["Relation Name"])
+        for node in _nodes(row[0] if row else [])
+        if "Relation Name" in node and "Schema" in node
+    }
+    cursor.execute(_WHOLE_TABLES, ([schema for schema, _ in read], [name for _, name in read]))
+    return frozenset(name for (name,) in cursor.fetchall())
 
 
 def _nodes(plan: Any) -> Iterator[dict[str, Any]]:

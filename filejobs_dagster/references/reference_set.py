@@ -27,6 +27,10 @@ class SourceCount:
         owners: True when they are owners of objects, by rewrites, and need not be objects.
         samples: A few of the keys, in the order in which they came: a re-check that knows none
             of them does not ask what the source says.
+        tables: What it reads of the project's database, by schema and name; of an own table its
+            name here.
+        older: How many of the keys stand in rows that were made before the moment that the read
+            was told; None where that is not known.
     """
 
     rows: int = 0
@@ -35,6 +39,8 @@ class SourceCount:
     in_owns: int = 0
     owners: bool = False
     samples: tuple[bytes, ...] = ()
+    tables: frozenset[str] = frozenset()
+    older: int | None = None
 
 
 @dataclass(frozen=True)

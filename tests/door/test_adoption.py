@@ -136,8 +136,18 @@ def test_adopting_writes_both_halves_and_one_event(place: Place) -> None:
 def test_adopting_again_what_is_adopted_changes_nothing(place: Place) -> None:
     adopted = adopt(place, by=BY)
     assert adopt(place, by="bob@laptop") == adopted
-    assert adopt(place, by="bob@laptop", again="for no reason") == adopted
     assert len(events(place)) == 1
+
+
+def test_whoever_says_again_that_all_is_right_is_on_record_and_changes_no_side(
+    place: Place,
+) -> None:
+    adopted = adopt(place, by=BY)
+    assert adopt(place, by="bob@laptop", again="the holidays are over") == adopted
+    assert check(place).marker == adopted.marker
+    *_, said = events(place)
+    assert (said["kind"], said["by"]) == ("bucket.doubt_dismissed", "bob@laptop")
+    assert said["reason"] == "the holidays are over"
 
 
 def test_without_a_marker_a_sweep_is_refused(place: Place) -> None:

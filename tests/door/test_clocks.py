@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from filejobs_dagster.door import clocks
+from filejobs_dagster.door.adoption import Place, adopt
 from filejobs_dagster.door.clocks import Clocks, proven_now
 from filejobs_dagster.door.guard import BucketAt, Look, Refusal
 from filejobs_dagster.objects.client import make_client
@@ -348,3 +350,83 @@ def test_what_was_doubted_is_not_the_moment_of_a_run(
     shifted(monkeypatch, database=MONTH)
     refused(Clocks(), at)
     assert proven_now(at) is None
+
+
+# All of them jump -------------------------------------------------------------------------------
+
+
+def all_shifted(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> Clocks:
+    """Everything is on one machine, and that one's clock jumps."""
+    shifted(monkeypatch, database=by, bucket=by)
+    return Clocks(lambda: now() + by)
+
+
+def expected_hourly(at: Look) -> Look:
+    jobs = {
+        name: job.model_copy(update={"stale_after": timedelta(hours=2)})
+        for name, job in at.settings.jobs.items()
+    }
+    return replace(at, settings=at.settings.model_copy(update={"jobs": jobs}))
+
+
+def recorded(installation: Installation, *runs: tuple[timedelta, str, str]) -> None:
+    """Runs that ended so far from now, with their mode and outcome."""
+    for since, mode, outcome in runs:
+        installation.execute(
+            "INSERT INTO job_run (job, run_id, installation, started_at, finished_at, outcome,"
+            " mode, error) SELECT 'run_history', gen_random_uuid(), 'test', now() + %s, now() + %s,"
+            " %s, %s, CASE WHEN %s = 'failed' THEN 'refused' END",
+            (since, since, outcome, mode, outcome),
+        )
+
+
+def test_clocks_that_all_jump_by_a_month_are_refused_until_somebody_says_that_it_is_the_time(
+    installation: Installation, at: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.adopt()
+    recorded(installation, (timedelta(0), "live", "ok"))
+    watched = expected_hourly(at)
+    assert "apart" in all_shifted(monkeypatch, timedelta(days=13)).look(watched)
+    for by in (MONTH, timedelta(days=365)):
+        said = refused(all_shifted(monkeypatch, by), watched)
+        assert "all clocks jumped together" in said
+        assert f"{now() + by:%Y-%m-%d}" in said
+        assert clocks.THE_TIME_IS_RIGHT in said
+        # Who was refused is on record with that time, and so is a dry run: neither opens the door.
+        recorded(installation, (by, "live", "failed"), (by, "dry", "ok"))
+        assert "all clocks jumped together" in refused(all_shifted(monkeypatch, by), watched)
+
+    # CONTROL: clocks that are only compared with each other let it in.
+    assert "apart" in all_shifted(monkeypatch, MONTH).look(at)
+
+
+def test_whoever_says_that_the_time_is_right_ends_the_silence(
+    installation: Installation, at: Look
+) -> None:
+    installation.adopt()
+    installation.execute("UPDATE bucket_adoption SET adopted_at = now() - interval '30 days'")
+    watched = expected_hourly(at)
+    assert "nothing ran for 30d" in refused(Clocks(), watched)
+    place = Place.of(
+        at.settings,
+        at.buckets[0].settings,
+        at.buckets[0].client,
+        at.database,
+        at.connection,
+    )
+    adopt(place, by="the test", again="we were on holiday")
+    assert "apart" in Clocks().look(watched)
+
+
+@pytest.mark.parametrize(("every", "refuses"), [(7, False), (20, True)])
+def test_months_of_dry_runs_are_no_silence(
+    installation: Installation, at: Look, every: int, *, refuses: bool
+) -> None:
+    installation.adopt()
+    installation.execute("UPDATE bucket_adoption SET adopted_at = now() - interval '60 days'")
+    recorded(installation, *((timedelta(days=-ago), "dry", "ok") for ago in range(0, 60, every)))
+    watched = expected_hourly(at)
+    if refuses:
+        assert "nothing ran for 20d" in refused(Clocks(), watched)
+    else:
+        assert "apart" in Clocks().look(watched)

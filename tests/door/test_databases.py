@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.databases import Databases, take_over
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guard import Refusal
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.postgres import primary
+from filejobs_dagster.postgres import connect, primary
 from filejobs_dagster.registry import BY_NAME
-from tests.own_tables import OwnTables
+from tests.own_tables import OwnTables, example
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.door.guard import Guard
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
@@ -73,12 +75,17 @@ def _nothing_is_remembered(world: OwnTables) -> None:
 
 
 def come_in(
-    world: OwnTables, job: str = "storage_orphans", *, live: bool = True, app_url: str | None = None
+    world: OwnTables,
+    job: str = "storage_orphans",
+    *,
+    live: bool = True,
+    app_url: str | None = None,
+    guards: Sequence[Guard] = (Databases(),),
 ) -> Mapping[str, Any]:
-    """What this guard says of a run that comes in."""
+    """What the guards say of a run that comes in."""
     environment = world.environment | ({} if app_url is None else {NAME: app_url})
     settings = world.settings(environment)
-    door = Door(BY_NAME[job], settings, world.client, entry="uploads", guards=(Databases(),))
+    door = Door(BY_NAME[job], settings, world.client, entry="uploads", guards=guards)
     with world.database.connect("test") as connection:
         door.enter(world.database, connection, logging.getLogger("test"), live=live)
     return door.told(Outcome()).detail
@@ -204,3 +211,28 @@ def test_a_server_that_does_not_say_where_its_log_ends_is_named_each_time(
     come_in(world)
     assert f"The server of {NAME} does not say on which timeline it is" in caplog.text
     assert remembered(world) == (None, None)
+
+
+SET = "CASE current_setting('synchronous_commit')\n"
+"""In what every transaction begins with; one that is deaf in the operator's database follows."""
+DEAF = (
+    "CASE CASE WHEN current_database() LIKE '%%\\_app' THEN 'deaf'"
+    " ELSE current_setting('synchronous_commit') END WHEN 'deaf' THEN 'off'\n"
+)
+
+
+def test_commits_are_looked_at_where_the_rows_are_that_go_and_not_only_at_our_own(
+    world: OwnTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "_BEGINNING", connect._BEGINNING.replace(SET, DEAF))
+    guards = (Commits(),)
+    # A source there is read only: what its own commits do takes no bytes.
+    assert NAME not in come_in(world, guards=guards)["door"]["commits"]
+    job = world.document["jobs"]["upload_reservations"]
+    monkeypatch.setitem(
+        job, "source", example("public.documents")["jobs"]["upload_reservations"]["source"]
+    )
+    for name in ("upload_reservations", "storage_orphans"):
+        with pytest.raises(Refusal, match=f"The server of {NAME} commits asynchronously"):
+            come_in(world, name, guards=guards)
+    assert "would be refused" in come_in(world, live=False, guards=guards)["door"]["commits"]

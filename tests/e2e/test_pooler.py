@@ -63,8 +63,6 @@ SOON = timedelta(seconds=3)
 AUDIT_KEY = "FILEJOBS_AUDIT_KEY"
 SIGNER = generate("test/audit")
 
-LOCK_A_CHAIN = {"audit_seal", "audit_trim"}
-
 SETTINGS: dict[str, dict[str, Any]] = {
     "deleted_files": {"restore_window": "1d"},
     "storage_orphans": {"breakers": {"max_orphan_fraction": 1}},
@@ -260,19 +258,18 @@ def test_every_job_works_through_a_pool_of_three_and_is_recorded(world: Code) ->
 
 
 @of_size(2)
-def test_a_pool_of_two_is_enough_for_one_run_of_a_job_that_locks_no_chain(
+def test_a_pool_of_two_is_enough_for_one_run_of_any_job(
     world: Code, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The third connection waits for a moment; only the lock of a chain holds it for longer."""
+    """The third connection waits for a moment."""
     monkeypatch.setattr(connect, "FREE_WITHIN", SOON)
     left = make_due(world.installation)
-    failures = {job: failure_of(each) for job, each in run_all(world).items() if not each.success}
-    assert set(failures) == LOCK_A_CHAIN
-    assert all(WHAT_A_RUN_NEEDS in failure for failure in failures.values())
+    for job, result in run_all(world).items():
+        assert result.success, (job, failure_of(result))
     assert left() == []
-    assert world.installation.value("SELECT count(*) FROM audit_seal") == 0
+    assert world.installation.value("SELECT count(*) FROM audit_seal") > 0
     said = {job: each["outcome"] for job, each in recorded(world).items()}
-    assert said == {job: "failed" if job in failures else "ok" for job in JOB_NAMES}
+    assert said == dict.fromkeys(JOB_NAMES, "ok")
 
 
 @of_size(3, 2)

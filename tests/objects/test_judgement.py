@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.objects import judgement
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.manner import Manner
 from filejobs_dagster.objects.pace import Pace
-from filejobs_dagster.objects.targets import Expected
+from filejobs_dagster.objects.targets import Expected, Target
 from tests.objects.buckets import BucketForTests
 from tests.objects.grouped import Removal
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import psycopg
     from mypy_boto3_s3 import S3Client
 
@@ -213,3 +217,50 @@ def test_a_condition_goes_only_where_the_server_obeys_it(
     orphan = Expected(b"files/a ", ETAG, 0, MODIFIED)
     removal = gate.remove([orphan], no_proof_needed, Manner(conditional="batch only"))
     assert removal.deleted == (b"files/a ",)
+
+
+@pytest.mark.parametrize("careless", [False, True], ids=["asked", "control: a look holds for all"])
+def test_what_is_referenced_between_two_requests_for_single_objects_stays(
+    client: S3Client,
+    bucket: str,
+    connection: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    careless: bool,
+) -> None:
+    """A moment after the look at both."""
+    monkeypatch.setattr(judgement, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    if careless:
+        monkeypatch.setattr(judgement, "min", lambda *_: judgement.HOLDS, raising=False)
+    orphans = put(client, bucket, "files/a", "files/b")
+
+    def prove() -> None:
+        if keys_of(client, bucket) == {"files/b"}:
+            return
+        refer(connection, "files/b")
+
+    removal = gate_on(client, connection, bucket).remove(
+        orphans, prove, Manner("off", conditional="single only")
+    )
+    assert keys_of(client, bucket) == (set() if careless else {"files/b"})
+    assert removal.kept == ({} if careless else {b"files/b": "referenced by file"})
+
+
+def test_sources_that_take_their_time_are_not_asked_for_each_object() -> None:
+    """What they say holds for as long as they took, and never for long."""
+    now, asked = [1000.0], list[list[str]]()
+
+    def admit(keys: Sequence[str]) -> Mapping[str, str]:
+        asked.append(list(keys))
+        now[0] += took
+        return {}
+
+    for took, again in ((0.0, 3), (1.0, 0), (1000.0, 3)):
+        asked.clear()
+        question = judgement.LastQuestion(list("abcd"), admit=admit)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(judgement, "time", SimpleNamespace(monotonic=lambda: now[0]))
+            for key in "abcd":
+                question.withdrawn([Target(key)], again=False)
+                now[0] += 0.1 if took < 1000 else 3
+        assert len(asked) == 1 + again, took

@@ -273,3 +273,41 @@ def test_the_same_name_in_another_database_is_another_lock(
     with psycopg.connect(empty_database_url) as elsewhere, elsewhere.cursor() as cursor:
         assert not is_held(cursor, RUN)
         assert try_lock(cursor, RUN)
+
+
+def test_one_more_lock_for_a_while_needs_no_connection_and_leaves_the_others(
+    database: Database, lease: Lease
+) -> None:
+    other = Lease(database, "other")
+    try:
+        lease.take("run")
+        with lease.for_a_while("chain"):
+            lease.prove()
+            with pytest.raises(LockTaken), other.for_a_while("chain"):
+                pass
+        with other.for_a_while("chain"):
+            with pytest.raises(LockTaken), lease.for_a_while("chain"):
+                pass
+            with pytest.raises(LockTaken):
+                other.take("run")
+        lease.prove()
+    finally:
+        other.release()
+
+
+def test_a_lock_for_a_while_is_taken_again_with_the_others_and_given_back_alone(
+    database: Database, lease: Lease, connection: psycopg.Connection
+) -> None:
+    other = Lease(database, "other")
+    try:
+        lease.take("run")
+        with lease.for_a_while("chain"):
+            terminate(connection, holder(connection, "chain"))
+            lease.prove()
+            with pytest.raises(LockTaken), other.for_a_while("chain"):
+                pass
+        lease.prove()
+        with other.for_a_while("chain"), pytest.raises(LockTaken):
+            other.take("run")
+    finally:
+        other.release()

@@ -128,7 +128,7 @@ def test_a_claim_that_takes_what_was_selected_is_found_out(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trusting = """DELETE FROM file WHERE id = ANY(%(ids)s)
-        RETURNING id, storage_key, now(), retain_until"""
+        RETURNING id, storage_key, now(), retain_until, created_at"""
     monkeypatch.setattr(statements, "CLAIM", trusting)
 
     finding = try_claim("restored-file", stage)

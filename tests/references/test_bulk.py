@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -406,3 +406,29 @@ def test_many_threads_share_nothing(read: Reader, connection: psycopg.Connection
     for thread in threads:
         thread.join()
     assert found == [[b"files/a"], [b"files/a"]]
+
+
+def test_what_a_source_reads_is_known_by_its_tables_through_views_and_partitions(
+    read: Reader, connection: psycopg.Connection
+) -> None:
+    connection.execute(
+        "CREATE TABLE post (day date, picture text) PARTITION BY RANGE (day);"
+        "CREATE TABLE post_old PARTITION OF post FOR VALUES FROM (MINVALUE) TO ('2020-01-01');"
+        "CREATE TABLE note (picture text);"
+        "CREATE VIEW pictures AS SELECT picture FROM post UNION ALL SELECT picture FROM note"
+    )
+    per_source = read(SourceForTests("all", "SELECT picture FROM pictures")).per_source
+    assert per_source["all"].tables == {"public.post", "public.post_old", "public.note"}
+    assert per_source["file"].tables == {"file"}
+
+
+def test_rows_that_were_made_before_a_moment_are_counted_beside_all(
+    read: Reader, connection: psycopg.Connection
+) -> None:
+    connection.execute(
+        "INSERT INTO file (storage_key, created_at) VALUES ('old', '2020-01-01Z'), ('new', now())"
+    )
+    counted = read(made_before=datetime(2024, 1, 1, tzinfo=timezone.utc)).per_source
+    assert (counted["file"].keys, counted["file"].older) == (2, 1)
+    # An application takes these by itself, so that fewer of them are no loss.
+    assert counted["attachment"].older is None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.audit.verify import Evidence
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.locks import Lease
 
 __all__ = ["Batch", "Record", "TrimPlan", "TrimPolicy", "Trimmed", "trim_chain"]
 
@@ -69,6 +70,7 @@ def trim_chain(
     run_id: str,
     go_on: Callable[[Batch | None], bool] = lambda _: True,
     record: Record = record_nothing,
+    lease: Lease | None = None,
 ) -> Trimmed:
     """Trim one chain, or in a dry run tell what would go.
 
@@ -83,6 +85,7 @@ def trim_chain(
         go_on: Asked before each batch, with the one before; False ends the run there.
         record: Called last in each batch's transaction, with cursor, plan and batch: the caller's
             own books are then as exact as the chain. What it raises undoes the batch.
+        lease: The locks of the run that trims; None where no run does.
 
     Raises:
         TrimRefused: CHAIN_BUSY, VERIFY_FAILED, ROLLED_BACK, EQUIVOCATION, SEAL_UNPINNED,
@@ -99,7 +102,7 @@ def trim_chain(
         )
     if not live:
         return Trimmed(_prepare(database, connection, chain, policy)[1])
-    with locked(database, chain, TrimRefused) as lease:
+    with locked(database, chain, TrimRefused, lease) as held:
         evidence, plan = _prepare(database, connection, chain, policy)
         trimming = Trimming(
             database,
@@ -115,7 +118,7 @@ def trim_chain(
         batches: list[Batch] = []
         reached = plan.base
         while reached < plan.to_seq and go_on(batches[-1] if batches else None):
-            lease.prove()
+            held.prove()
             batches.append(remove_batch(trimming))
             reached = batches[-1].to_seq
     return Trimmed(plan, tuple(batches))

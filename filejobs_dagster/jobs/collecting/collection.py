@@ -230,7 +230,7 @@ class Collection(ABC, Generic[AnyItem]):
                 raise
             self._split(batch, begins, before, error)
             return
-        self._books.totals.claimed += len(won)
+        self._books.claim_committed()
         taken = {row.id for row in won}
         self._count_missed([row for row in batch if row.id not in taken], begins, before)
         self._setbacks.settle({}, [_as_item(row) for row in won])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from filejobs_dagster.book.bookkeeping import Bookkeeping
+from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken
 from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
@@ -136,7 +136,7 @@ class Collection(collection.Collection[DeletedFile]):
             keys = dict.fromkeys([*(file.key for file in won), *going])
             self._books.commit_claim(
                 cursor,
-                len(won),
+                Taken("file", [file.created_at for file in won]),
                 list(keys),
                 self._events_of(won),
                 not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),

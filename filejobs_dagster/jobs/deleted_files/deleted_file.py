@@ -21,12 +21,14 @@ class DeletedFile:
         key: The key of its object.
         deleted_at: When it was deleted.
         retain_until: Before which moment nobody may collect it, or None.
+        created_at: When the row was made.
     """
 
     id: UUID
     key: str
     deleted_at: datetime
     retain_until: datetime | None
+    created_at: datetime
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,7 @@ def _placed(files: Iterator[DeletedFile], plain: Place, retained: Place) -> Iter
             plain = (file.deleted_at, file.id)
         else:
             retained = (file.retain_until, file.id)
-        yield Candidate(
-            file.id, file.key, file.deleted_at, file.retain_until, plain=plain, retained=retained
-        )
+        yield Candidate(**vars(file), plain=plain, retained=retained)
 
 
 def _back(moment: datetime, duration: timedelta) -> datetime:

@@ -25,7 +25,7 @@ _GOES = """state = 'deleted'
 # a setting. Keyset, never OFFSET: rows that were collected would shift the pages. Order and first
 # predicates are those of the partial indexes file_deleted_due and file_deleted_retained_due.
 PLAIN_CANDIDATES = """
-SELECT id, storage_key, deleted_at, retain_until
+SELECT id, storage_key, deleted_at, retain_until, created_at
   FROM file
  WHERE state = 'deleted'
    AND deleted_at IS NOT NULL
@@ -37,7 +37,7 @@ SELECT id, storage_key, deleted_at, retain_until
 """
 
 RETAINED_CANDIDATES = """
-SELECT id, storage_key, deleted_at, retain_until
+SELECT id, storage_key, deleted_at, retain_until, created_at
   FROM file
  WHERE state = 'deleted'
    AND deleted_at IS NOT NULL
@@ -92,7 +92,7 @@ DELETE FROM file
                ORDER BY id
                  FOR UPDATE SKIP LOCKED)
    AND {_GOES}
-RETURNING id, storage_key, deleted_at, retain_until
+RETURNING id, storage_key, deleted_at, retain_until, created_at
 """
 
 # The oldest of each order. Of retained rows some ten thousand are looked at: their moment is never

@@ -84,7 +84,9 @@ class Numbers:
             since 1970; 0 without one.
         newer: Orphans and young objects that are newer than that by more than `min_age`.
         strangers: Sources that returned keys, and none inside owned prefixes.
-        own: Sources that are the project's own tables: what its jobs removed there is known.
+        older_by_source: Of the project's own tables, how many keys stand in rows that were there
+            when the earlier pass counted them: newer ones hide no loss.
+        tables_by_source: What each source reads of the project's database.
         coming_and_going: Sources whose keys leave in the course of normal work: fewer of them are
             no loss.
     """
@@ -103,7 +105,8 @@ class Numbers:
     newest_reference: int = 0
     newer: int = 0
     strangers: Sequence[Stranger] = ()
-    own: frozenset[str] = frozenset()
+    older_by_source: Mapping[str, int] = field(default_factory=dict)
+    tables_by_source: Mapping[str, frozenset[str]] = field(default_factory=dict)
     coming_and_going: frozenset[str] = frozenset()
 
 
@@ -116,15 +119,17 @@ class EarlierPass:
         keys_by_source: How many keys each source returned then.
         same_rules: True when sources and rules were those of today.
         objects: How many objects it listed.
-        removed_since: How many rows of the project's own tables live runs have removed since, at
-            most.
+        read_at: When it counted them, by the database's clock.
+        removed_since: How many of the rows that it had counted live runs have taken since, by
+            table. One that names nothing is among them, where the table is the operator's.
     """
 
     run_id: str
     keys_by_source: Mapping[str, int]
     same_rules: bool
     objects: int = 0
-    removed_since: int = 0
+    read_at: datetime | None = None
+    removed_since: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -267,8 +272,9 @@ def _reference_shrink(
         str(worst),
         f"{limit} beyond what was removed by jobs",
         "Was a table emptied or restored, or a query changed? Objects are only orphans when their "
-        "rows are gone for good. What an application or table_retention removes by itself is not "
-        "known here.",
+        "rows are gone for good. Rows are known that jobs took one by one from tables of this "
+        "database; what an application removes, and what goes with a partition or by a cascade, "
+        "is not.",
         doubt=f"references are gone that no job has removed ({worst})",
     )
 
@@ -280,14 +286,16 @@ class _Loss:
     Attributes:
         name: Of the source, or all of them.
         before: Keys then.
-        after: Keys now.
+        after: Keys now, as far as is known of rows that were there then.
         removed: How many of them went by live runs, at most.
+        newer: Keys of rows that were made since.
     """
 
     name: str
     before: int
     after: int
     removed: int
+    newer: int = 0
 
     @property
     def unexplained(self) -> int:
@@ -307,6 +315,8 @@ class _Loss:
     def __str__(self) -> str:
         """One sentence's part."""
         said = f"{self.name}: {self.after:,} keys, {self.before:,} in the last complete pass"
+        if self.newer:
+            said += f", {self.newer:,} newer ones beside them"
         if self.removed:
             said += f", at most {self.removed:,} removed by jobs since"
         return f"{said}, {_percent(self.fraction)} fewer"
@@ -316,17 +326,23 @@ def _shrunk(numbers: Numbers, earlier: EarlierPass) -> Iterator[_Loss]:
     """Each source that returned fewer keys than before, and all of them together."""
     earlier_keys = _of_lasting(earlier.keys_by_source, numbers)
     keys = _of_lasting(numbers.keys_by_source, numbers)
+    older = {**keys, **_of_lasting(numbers.older_by_source, numbers)}
+    removed = {
+        name: sum(earlier.removed_since.get(table, 0) for table in tables)
+        for name, tables in numbers.tables_by_source.items()
+    }
     for name, before in earlier_keys.items():
         # A source that was taken out of the settings is a change of the rules, not a loss.
-        after = keys.get(name)
+        after = older.get(name)
         if after is not None and after < before:
-            removed = earlier.removed_since if name in numbers.own else 0
-            yield _Loss(f"source {name}", before, after, removed)
+            newer = keys[name] - after
+            yield _Loss(f"source {name}", before, after, removed.get(name, 0), newer)
     if earlier.same_rules:
         before = sum(earlier_keys.values())
-        after = sum(keys.values())
+        after = sum(older.values())
         if after < before:
-            yield _Loss("all sources", before, after, earlier.removed_since)
+            gone = sum(removed.get(name, 0) for name in earlier_keys)
+            yield _Loss("all sources", before, after, gone, sum(keys.values()) - after)
 
 
 def _of_lasting(keys_by_source: Mapping[str, int], numbers: Numbers) -> dict[str, int]:

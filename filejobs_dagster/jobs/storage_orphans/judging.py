@@ -61,7 +61,7 @@ class Judge:
         readings = read_breakers(
             numbers,
             self._request.breakers,
-            self._marks.last_pass(),
+            made.earlier,
             overridden=self._request.override.breakers,
             hint=suggest_transform(made.found),
         )
@@ -174,6 +174,11 @@ def numbers_of(made: Pass, named_most: NamingColumn | None = None) -> Numbers:
         named_most=named_most,
         newest_reference=found.newest_reference,
         newer=found.newer,
-        own=frozenset(table.name for table in OWN_TABLES),
+        older_by_source={
+            name: count.older
+            for name, count in made.references.per_source.items()
+            if count.older is not None
+        },
+        tables_by_source={name: count.tables for name, count in made.references.per_source.items()},
         coming_and_going=frozenset(table.name for table in OWN_TABLES if table.comes_and_goes),
     )

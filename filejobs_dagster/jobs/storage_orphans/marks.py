@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
+from filejobs_dagster.book.bookkeeping import COUNTED, REFERENCES_READ_AT
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.breakers import EarlierPass
 from filejobs_dagster.jobs.storage_orphans.candidates import (
@@ -26,7 +27,6 @@ from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.postgres.locks import exclusive_lock, is_held
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.postgres.transient import trying_again
-from filejobs_dagster.registry import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,13 +123,14 @@ class Marks:
     def last_pass(self) -> EarlierPass | None:
         """The last complete pass over the bucket, whatever its rules."""
         with self._reading() as cursor:
-            cursor.execute(
-                statements.COMPLETE_BEFORE, {**self._values, "removing": _removing_rows()}
-            )
-            row = cursor.fetchone()
-        if row is None:
-            return None
-        return EarlierPass(row[0], row[1], bool(row[2]), row[3], removed_since=row[4])
+            values = {**self._values, "read_at": REFERENCES_READ_AT, "counted": COUNTED}
+            row = cursor.execute(statements.COMPLETE_BEFORE, values).fetchone()
+            if row is None:
+                return None
+            cursor.execute(statements.TAKEN_SINCE, {**values, "pass": row[0]})
+            run_id, keys, same_rules, objects, read_at = row
+            taken = dict(cursor.fetchall())
+        return EarlierPass(run_id, keys, bool(same_rules), objects, read_at, taken)
 
     def passed_before(self) -> bool:
         """True when an earlier run completed a pass by these very sources and rules."""
@@ -372,11 +373,6 @@ class Marks:
 
 def _earliest(one_moment: datetime | None, other: datetime | None) -> datetime | None:
     return min((it for it in (one_moment, other) if it is not None), default=None)
-
-
-def _removing_rows() -> list[str]:
-    """Jobs that remove rows which name keys."""
-    return [job.name for job in JOBS if job.deletes_bytes and "rows" in job.touches]
 
 
 def etag_text(etag: bytes) -> str:

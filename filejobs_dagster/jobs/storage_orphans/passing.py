@@ -28,10 +28,12 @@ from filejobs_dagster.settings.durations import in_words
 from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
+    from filejobs_dagster.jobs.storage_orphans.breakers import EarlierPass
     from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
     from filejobs_dagster.references.elsewhere.search import Elsewhere
     from filejobs_dagster.references.reference_set import ReferenceSet
@@ -62,12 +64,15 @@ class Pass:
         references: Every key in use, and what each source returned.
         parts: Ranges that were listed.
         ordered_by_server: False when the listing had to be sorted here.
+        earlier: The last complete pass, as it was known right before the references were read:
+            what went later they name still.
     """
 
     found: Classification
     references: ReferenceSet
     parts: int
     ordered_by_server: bool
+    earlier: EarlierPass | None = None
 
 
 class TimeOver(JobFailed):
@@ -84,6 +89,8 @@ def make_pass(
     now: datetime,
     ends_at: float,
     elsewhere: Elsewhere,
+    last_pass: Callable[[], EarlierPass | None] = lambda: None,
+    on_read: Callable[[ReferenceSet], None] = lambda _: None,
 ) -> Pass:
     """List, then read the references, then classify.
 
@@ -98,6 +105,8 @@ def make_pass(
         now: By the database's clock, from before anything was listed.
         ends_at: By the monotonic clock; then the pass is given up.
         elsewhere: Looks for what would be orphans in columns that no source reads.
+        last_pass: Says which was the last complete pass.
+        on_read: Told the references as soon as they are read.
 
     Raises:
         TimeOver: It was not complete when the time was over.
@@ -135,13 +144,16 @@ def make_pass(
             + ("." if listed.ordered_by_server else ", in no order: sorted here.")
             + " Reading all references.",
         )
+        earlier = last_pass()
         references = BulkReferences(
             context.database,
             bucket.sources,
             scratch=scratch,
             owned=tuple(prefix.encode() for prefix in bucket.owned_prefixes),
+            made_before=None if earlier is None else earlier.read_at,
             on_rows=rows,
         ).read()
+        on_read(references)
         _prove_check_knows(storage, references)
         ticker.phase(
             CLASSIFYING,
@@ -167,7 +179,7 @@ def make_pass(
         ) from error
     except INCOMPLETE as error:
         raise JobFailed(f"{error} Nothing was marked, and nothing was deleted.") from error
-    return Pass(found, references, listed.parts, listed.ordered_by_server)
+    return Pass(found, references, listed.parts, listed.ordered_by_server, earlier)
 
 
 class _Over(Exception):

@@ -328,18 +328,24 @@ DELETE FROM orphan_pass
               LIMIT 1)
 """
 
-# What live runs removed since, at most: of a run that was at work meanwhile, all of it.
 COMPLETE_BEFORE = """
-SELECT run_id, keys_by_source, fingerprint = %(fingerprint)s, objects,
-       (SELECT coalesce(sum(acted), 0)::bigint
+SELECT orphan_pass.run_id, keys_by_source, fingerprint = %(fingerprint)s, objects,
+       (SELECT (detail ->> %(read_at)s)::timestamptz
           FROM job_progress
-         WHERE mode = 'live'
-           AND job = ANY(%(removing)s)
-           AND heartbeat_at >= orphan_pass.at)
+         WHERE job_progress.run_id = orphan_pass.run_id)
   FROM orphan_pass
  WHERE bucket = %(bucket)s
  ORDER BY at DESC
  LIMIT 1
+"""
+
+# By each run that took some of what a pass had counted, whichever job it was of.
+TAKEN_SINCE = """
+SELECT key, sum(value::bigint)::bigint
+  FROM job_progress
+ CROSS JOIN jsonb_each_text(detail -> %(counted)s -> %(pass)s)
+ WHERE detail -> %(counted)s ? %(pass)s
+ GROUP BY key
 """
 
 PASSED_BEFORE = """

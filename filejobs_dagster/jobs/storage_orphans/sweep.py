@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, Bookkeeping
+from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, REFERENCES_READ_AT, Bookkeeping
 from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.sides import AWS
 from filejobs_dagster.jobs.context import JobFailed
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.references.elsewhere.search import Found
+    from filejobs_dagster.references.reference_set import ReferenceSet
 
 
 SEARCHING = "searching bytes"
@@ -107,6 +108,8 @@ class Sweep:
                 now=now,
                 ends_at=self._ends_at,
                 elsewhere=elsewhere,
+                last_pass=self._marks.last_pass,
+                on_read=self._note_read,
             )
         except TimeOver:
             self._books.commit_position({"truncated": True, "stopped_reason": MAX_RUNTIME})
@@ -204,6 +207,12 @@ class Sweep:
             self._context.log.warning(
                 "named_elsewhere.ignore names what is no column: %s.", ", ".join(found.idle)
             )
+
+    def _note_read(self, references: ReferenceSet) -> None:
+        """Say when the references were counted, for the jobs that take rows from now on."""
+        read_at = next(iter(references.read_at.values()))
+        self._books.facts[REFERENCES_READ_AT] = read_at.isoformat()
+        self._books.commit_position({REFERENCES_READ_AT: read_at.isoformat()})
 
     def _note(self, made: Pass) -> None:
         """Take over what the pass has found."""

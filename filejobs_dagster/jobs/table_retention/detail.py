@@ -23,6 +23,7 @@ class RetentionDetail(TypedDict, total=False):
     classes: dict[str, int]
     rules: list[dict[str, str | int]]
     warnings: list[dict[str, str]]
+    rows_that_passes_had_counted: dict[str, dict[str, int]]
     window: dict[str, str]
     # A live run.
     untouched: int

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.book.bookkeeping import Bookkeeping
+from filejobs_dagster.book.bookkeeping import Bookkeeping, counted_by_passes
 from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.jobs.collecting.detail import HELD, NO_USABLE_TIME, unusable_rows
 from filejobs_dagster.jobs.table_retention.detail import (
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.book.bookkeeping import Taken
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.table_retention.look import Count
     from filejobs_dagster.jobs.table_retention.work import Work
@@ -73,12 +74,15 @@ class Record:
         tally: Totals,
         kind: str | None = None,
         facts: Mapping[str, Any] | None = None,
+        taken: Taken | None = None,
     ) -> None:
         """Write the totals with one rule's new tally, and an audit event, last and shortest.
 
         Raises:
             GivenUp: The run's record stands already: roll back and stop.
         """
+        if taken is not None:
+            self.books.note_counted(cursor, tally, taken)
         tallies = [tally if each is work else each.tally for each in self.works]
         self.books.advance(cursor, self._together(tallies), self._detail(tallies))
         if kind is not None and work.plan is not None:
@@ -139,6 +143,8 @@ class Record:
         if self.subset:
             # Whoever judges the job must not take it for a run over everything.
             detail["window"] = {"covers": f"rules: {', '.join(self.subset)}"}
+        if totals.counted:
+            detail["rows_that_passes_had_counted"] = counted_by_passes(totals)
         if self._live:
             detail["dropped"] = [
                 {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
+from filejobs_dagster.book.bookkeeping import Taken
 from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.jobs.collecting.refused import KEPT_BY_ROWS
 from filejobs_dagster.jobs.table_retention import partitions
@@ -70,6 +71,7 @@ class Records(Protocol):
         tally: Totals,
         kind: str | None = None,
         facts: Mapping[str, Any] | None = None,
+        taken: Taken | None = None,
     ) -> None:
         """Write the totals with the work's new tally, and an audit event."""
         ...
@@ -191,7 +193,10 @@ class Work:
             tally.count(CHILDREN, Meaning.STAYS, sum(children.values()))
             if rows:
                 facts = facts_of_rows(stage, rows, taken, children)
-                records.write(cursor, self, tally, f"table_retention.{stage.fate}", facts)
+                # Of those that a trigger kept nobody knows which they are: the newest count least.
+                gone = Taken(str(stage.target.table), [row.moment for row in rows[-taken:]])
+                kind = f"table_retention.{stage.fate}"
+                records.write(cursor, self, tally, kind, facts, gone if taken else None)
         return tally
 
     def _require_same_table(self, raw: Raw, stage: Statements) -> None:

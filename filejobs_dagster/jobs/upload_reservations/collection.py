@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import psycopg
 
-from filejobs_dagster.book.bookkeeping import Bookkeeping
+from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken
 from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
@@ -231,7 +231,7 @@ class Collection(collection.Collection[Reservation]):
                 self._count_also_deleted()
                 self._books.commit_claim(
                     cursor,
-                    len(won),
+                    Taken(self._source.table, [row.known_since for row in won]),
                     self._objects_of(won),
                     () if self._source.elsewhere else self._events_of(won),
                     not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class FileTable:
     """The table `file`; each call is one transaction."""
 
-    name = "file"
+    name = table = "file"
     by_hand = False
     elsewhere = False
 

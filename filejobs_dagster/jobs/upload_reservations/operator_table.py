@@ -99,6 +99,12 @@ class OperatorTable:
         self._known_shape: Shape | None = None
         self._also_deleted: Counter[str] = Counter()
         self._claim_leaves_none = False
+        self._table: str | None = None
+
+    @property
+    def table(self) -> str | None:
+        """Schema and name of the one table that the claim changes in the project's database."""
+        return self._table
 
     @property
     def name(self) -> str:
@@ -172,6 +178,8 @@ class OperatorTable:
             SourceRefused: It would.
         """
         changed = tables_changed(plan)
+        if len(changed) == 1 and not self.elsewhere:
+            self._table = ".".join(changed[0])
         cursor.execute(
             "SELECT array_agg(to_regclass(format('%I.%I', schema, name))::oid)"
             "  FROM unnest($1::text[], $2::text[]) AS changed (schema, name)",

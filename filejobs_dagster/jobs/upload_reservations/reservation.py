@@ -19,9 +19,16 @@ class Reservation:
         key: The object's key.
         due: When it expired.
         declared_size: Its size in bytes as the row has it, or None.
+        created_at: When the row was made, as far as its claim said so.
     """
 
     id: UUID | str
     key: str
     due: datetime
     declared_size: int | None
+    created_at: datetime | None = None
+
+    @property
+    def known_since(self) -> datetime:
+        """A moment at which the row was there already."""
+        return self.due if self.created_at is None else self.created_at

@@ -47,6 +47,14 @@ class ReservationSource(Protocol):
         ...
 
     @property
+    def table(self) -> str | None:
+        """The table from which a claim takes rows, as a pass calls it; None when it is not known.
+
+        Known of the project's database alone, and after `preflight`.
+        """
+        ...
+
+    @property
     def elsewhere(self) -> bool:
         """True when the rows are in another database than the audit log."""
         ...

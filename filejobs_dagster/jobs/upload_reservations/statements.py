@@ -46,7 +46,7 @@ DELETE FROM file
    AND upload_expires_at IS NOT NULL
    AND upload_expires_at >= %(from)s
    AND upload_expires_at < %(before)s
-RETURNING id, storage_key, upload_expires_at, size_bytes
+RETURNING id, storage_key, upload_expires_at, size_bytes, created_at
 """
 
 # What a claim has passed by, and nobody has taken: its lock is another session's.

@@ -25,7 +25,7 @@ CARELESS_CLAIM = """
 DELETE FROM file
  WHERE id = ANY(%(ids)s) AND (%(begins)s, %(before)s, %(deleted_from)s, %(deleted_before)s)
        IS NOT NULL
-RETURNING id, storage_key, now(), retain_until
+RETURNING id, storage_key, now(), retain_until, created_at
 """
 
 

@@ -98,6 +98,9 @@ def test_a_few_orphans_in_a_quiet_installation_are_newer_than_its_last_upload() 
     assert "the newest one with a reference (2023-11-14 22:13 UTC)" in reading.found
 
 
+OWN = {"file": frozenset({"file"})}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "removed", "trips"),
     [
@@ -117,15 +120,41 @@ def test_a_few_orphans_in_a_quiet_installation_are_newer_than_its_last_upload() 
 def test_more_references_than_jobs_removed_are_missed(
     before: int, after: int, removed: int, trips: bool
 ) -> None:
-    numbers = replace(SANE, keys_by_source={"file": after}, own=frozenset({"file"}))
-    earlier = EarlierPass("run", {"file": before}, same_rules=True, removed_since=removed)
+    numbers = replace(SANE, keys_by_source={"file": after}, tables_by_source=OWN)
+    earlier = EarlierPass(
+        "run", {"file": before}, same_rules=True, removed_since={"file": removed, "public.log": 90}
+    )
     assert tripped(numbers, earlier=earlier) == ({"reference_shrink"} if trips else set())
 
 
-def test_what_jobs_removed_from_their_own_tables_explains_no_loss_elsewhere() -> None:
-    numbers = replace(SANE, keys_by_source={"file": 100, "avatars": 92}, own=frozenset({"file"}))
-    earlier = EarlierPass("run", {"file": 100, "avatars": 100}, same_rules=True, removed_since=1000)
+def test_what_jobs_took_from_a_table_explains_no_loss_of_a_source_that_does_not_read_it() -> None:
+    account = frozenset({"public.account"})
+    numbers = replace(
+        SANE,
+        keys_by_source={"file": 100, "avatars": 92},
+        tables_by_source=OWN | {"avatars": account},
+    )
+    earlier = EarlierPass(
+        "run", {"file": 100, "avatars": 100}, same_rules=True, removed_since={"file": 1000}
+    )
     assert tripped(numbers, earlier=earlier) == {"reference_shrink"}
+    known = replace(earlier, removed_since={"public.account": 8})
+    assert tripped(numbers, earlier=known) == set()
+
+
+def test_rows_that_were_made_since_hide_no_loss_of_those_that_were_there() -> None:
+    numbers = replace(
+        SANE, keys_by_source={"file": 112}, older_by_source={"file": 92}, tables_by_source=OWN
+    )
+    earlier = EarlierPass("run", {"file": 100}, same_rules=True)
+    assert tripped(numbers, earlier=earlier) == {"reference_shrink"}
+    shrunk = only("reference_shrink", read_breakers(numbers, LIMITS, earlier))
+    assert shrunk.found == (
+        "source file: 92 keys, 100 in the last complete pass, 20 newer ones beside them, 8 % fewer"
+    )
+    assert tripped(numbers, earlier=replace(earlier, removed_since={"file": 8})) == set()
+    # CONTROL: the bare numbers do not show it.
+    assert tripped(replace(numbers, older_by_source={}), earlier=earlier) == set()
 
 
 def test_no_loss_at_all_is_what_a_limit_of_zero_asks_for() -> None:

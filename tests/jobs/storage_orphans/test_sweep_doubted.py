@@ -168,7 +168,15 @@ def test_references_that_are_gone_and_that_no_job_removed_stop_every_job(
     assert sweep(breakers=NEVER_TRIPS).acted == 6
 
 
-def test_what_jobs_have_removed_since_the_last_pass_is_no_loss(sweep: Sweeper) -> None:
+EXPIRE = """
+UPDATE file SET state = 'pending', upload_expires_at = now() - interval '1 day'
+ WHERE storage_key = ANY(%s)
+"""
+
+
+def test_what_jobs_have_removed_since_the_last_pass_is_no_loss(
+    sweep: Sweeper, collect: CollectsReservations
+) -> None:
     known = [f"files/{number:03d}" for number in range(75)]
     sweep.put(*known)
     sweep.refer(*known)
@@ -176,25 +184,47 @@ def test_what_jobs_have_removed_since_the_last_pass_is_no_loss(sweep: Sweeper) -
     assert sweep(breakers=normal).ok
     lost = known[:6]
     sweep.installation.execute("DELETE FROM file WHERE storage_key = ANY(%s)", (lost,))
-    # What they did before is none of this, and neither is what removes no row of `file`.
-    sweep.installation.execute(
-        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, acted,"
-        " heartbeat_at) VALUES"
-        " ('before', 'test', 'deleted_files', 'live', 'cli', 'x', 6, now() - interval '1 day'),"
-        " ('dry', 'test', 'deleted_files', 'dry', 'cli', 'x', 6, now()),"
-        " ('history', 'test', 'run_history', 'live', 'cli', 'x', 6, now())"
+    # Six that the pass counted as well, and that a job takes: those are no loss.
+    sweep.installation.execute(EXPIRE, (known[6:12],))
+    assert collect().acted == 6
+    outcome = sweep("dry", breakers=normal)
+    assert "source file: 63 keys, 75 in the last complete pass, at most 6 removed" in str(
+        outcome.error
     )
-    assert "by reference_shrink" in str(sweep("dry", breakers=normal).error)
-    sweep.installation.execute(
-        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, acted)"
-        " VALUES ('since', 'test', 'deleted_files', 'live', 'cli', 'x', 6)"
-    )
+    vouch(sweep, "those six were test data")
+    assert sweep("dry", breakers=normal).ok
+    sweep.installation.execute(EXPIRE, (known[12:18],))
+    assert collect().acted == 6
     outcome = sweep("dry", breakers=normal)
     assert outcome.ok, outcome.error
 
-    # CONTROL: who believes the loss deletes what was in use.
+
+def test_rows_that_came_and_went_since_the_last_pass_hide_no_loss(
+    sweep: Sweeper, collect: CollectsReservations
+) -> None:
+    known = [f"files/{number:03d}" for number in range(75)]
+    new = [f"files/new/{number:02d}" for number in range(30)]
+    sweep.put(*known)
+    sweep.refer(*known)
+    normal = BreakersSettings(max_newer=1000)
+    assert sweep(breakers=normal).ok
+    lost = known[:6]
+    sweep.installation.execute("DELETE FROM file WHERE storage_key = ANY(%s)", (lost,))
+    sweep.put(*new)
+    sweep.refer(*new)
+    sweep.installation.execute(EXPIRE, (new[:20],))
+    assert collect().acted == 20
+
+    assert "source file: 69 keys, 75 in the last complete pass, 10 newer ones" in str(
+        sweep("dry", breakers=normal).error
+    )
+    refused_everywhere(sweep, "references are gone that no job has removed .source file: 69 keys")
+
+    # CONTROL: who adds up all rows that there are, or that jobs took, deletes what was in use.
     sweep.guards = ()
-    assert sweep(breakers=NEVER_TRIPS).acted == 6
+    vouch(sweep, "there are more rows than before")
+    assert sweep(breakers=normal).ok
+    assert sweep(breakers=normal).acted == 6
     assert set(known) - sweep.installation.keys() == set(lost)
 
 

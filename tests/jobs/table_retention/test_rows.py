@@ -409,3 +409,25 @@ def test_no_session_that_its_user_refreshed_is_ever_lost(sessions: Keeper) -> No
     assert len(refreshed) > 10
     assert refreshed <= set(sessions.ids())
     assert (outcome.acted or 0) + len(sessions.ids()) == 5000
+
+
+def test_rows_that_a_pass_over_a_bucket_had_counted_are_told_from_newer_ones(
+    sessions: Keeper,
+) -> None:
+    sessions.session("5 days", "4 days", "30 hours")
+    sessions.execute(
+        """
+        INSERT INTO orphan_pass (bucket, run_id, mode, fingerprint, objects, bytes, keys_by_source,
+                                 orphans, orphan_bytes)
+        VALUES ('b', 'pass', 'dry', 'f', 0, 0, '{}', 0, 0);
+        INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, closed_at,
+                                  detail)
+        SELECT run_id, 'test', 'storage_orphans', 'dry', 'cli', 'x', now(),
+               jsonb_build_object('references_read_at', now() - ago::interval)
+          FROM (VALUES ('pass', '2 days'), ('long ago', '1 hour')) AS known (run_id, ago)
+        """
+    )
+    outcome = sessions.run(rule(batch_size=2))
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 3
+    assert outcome.detail["rows_that_passes_had_counted"] == {"pass": {"public.session": 2}}
