@@ -27,6 +27,8 @@ class Commands(LazyGroup):
         "apply": "filejobs_dagster.cli.apply:apply",
         "verify": "filejobs_dagster.cli.verify:verify",
         "audit": "filejobs_dagster.cli.audit:app",
+        "run": "filejobs_dagster.cli.run:run",
+        "open": "filejobs_dagster.cli.web_address:open_run",
         "status": "filejobs_dagster.cli.status:status",
         "runs": "filejobs_dagster.cli.runs:runs",
         "retention": "filejobs_dagster.cli.retention:retention",
@@ -59,6 +61,8 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs bucket adopt     take a bucket into use for what sweeps it
 
 [bold]Every day[/bold]
+  filejobs run JOB          run a job now, dry, and show its record; --live removes
+  filejobs open RUN         the address of a run in the web UI
   filejobs status           where does each job stand?
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?

@@ -14,7 +14,7 @@ import click
 import dagster as dg
 from dagster._core.storage.base_storage import DagsterStorage
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-from dagster._serdes import ConfigurableClassData
+from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage
 
 import filejobs_dagster
@@ -23,7 +23,7 @@ CHECKOUT = Path(filejobs_dagster.__file__).parents[1]
 FOLDER = ".filejobs-dagster"
 
 
-class InstanceStorage(DagsterPostgresStorage):
+class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
     """PostgreSQL at the address in a variable; without variable and DAGSTER_HOME, SQLite files."""
 
     @classmethod
@@ -32,9 +32,9 @@ class InstanceStorage(DagsterPostgresStorage):
         return {"postgres_url": dg.Field({"env": str})}
 
     @classmethod
-    def from_config_value(
+    def from_config_value(  # type: ignore[override]
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
-    ) -> DagsterStorage:
+    ) -> DagsterStorage[dg.DagsterInstance]:
         """Open the storage.
 
         Raises:
@@ -54,4 +54,4 @@ class InstanceStorage(DagsterPostgresStorage):
             )
         # Not Dagster's temporary folder: no process of another command would find the runs there,
         # and which folder that is no storage is told.
-        return DagsterSqliteStorage.from_config_value(None, {"base_dir": str(CHECKOUT / FOLDER)})
+        return DagsterSqliteStorage(str(CHECKOUT / FOLDER))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "verify", "audit", "status",
+    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "verify", "audit", "run",
+    "open", "status",
     "runs", "retention", "backfill", "uploads", "alert", "metrics", "mirror", "serve-trigger",
     "live", "ready", "settings",
 )  # fmt: skip

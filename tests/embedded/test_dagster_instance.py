@@ -153,8 +153,7 @@ def test_a_checkout_with_nothing_set_keeps_its_runs_in_files_for_the_next_comman
         ("definitions validate", "All code locations passed validation."),
         (
             "job execute -m filejobs_dagster.definitions -j upload_reservations",
-            "upload_reservations refuses to start: filejobs.yaml has mistakes.\n"
-            "- database.url (line 20): the environment variable FILEJOBS_DATABASE_URL is not set",
+            "(line 20): the environment variable FILEJOBS_DATABASE_URL is not set; set",
         ),
     ],
 )
