@@ -40,6 +40,8 @@ ROOM_FOR_EVERYTHING = 170
 
 WHO_RECORDS = "Dagster's daemon records a run after its end; where none is running: filejobs mirror"
 
+_COLOURS = {"ok": "green", "cancelled": "yellow"}
+
 _HEADINGS = (
     "id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window", "trigger", "by",
     "scanned", "acted", "left", "error",
@@ -202,7 +204,7 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
         Text(run.job),
         Text(moment(run.started_at)),
         Text(span(run.took)),
-        Text(run.outcome, style="green" if run.outcome == "ok" else "bold red"),
+        Text(run.ended, style=_COLOURS.get(run.ended, "bold red")),
         Text(run.mode),
         Text(run.window or NOT_KNOWN),
         Text(trigger),

@@ -27,7 +27,7 @@ from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.ledger.words import EVERYTHING, INTERRUPTED, Window
 from filejobs_dagster.postgres.connect import (
     Connection,
     Database,
@@ -229,11 +229,10 @@ def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
     except Exception as error:  # noqa: BLE001 (every failure becomes the final word)
         context.log.warning("The job failed: %s", sanitize(str(error), known=ticket.known_secrets))
         outcome = _told(ticket, context, _failed(ticket, error))
-    except BaseException as interrupt:
+    except BaseException:
         close_after_interrupt(context.connection)
-        word = f"Cancelled while it worked ({type(interrupt).__name__})."
         try:
-            _write_final_word(ticket, context, _told(ticket, context, Outcome(error=word)))
+            _write_final_word(ticket, context, _told(ticket, context, Outcome(error=INTERRUPTED)))
         except GivenUp as given_up:
             # Its record stands already; what interrupted the run is still what ends it.
             context.log.warning("%s", given_up)

@@ -97,6 +97,11 @@ class RecordedRun:
         return self.finished_at - self.started_at
 
     @property
+    def ended(self) -> str:
+        """How it ended, for people: the outcome, or `cancelled`, which is no failure of its job."""
+        return ended_in_words(self.outcome, self.detail)
+
+    @property
     def window(self) -> str | None:
         """What it covered: `everything`, a day, or None when nothing was recorded of it."""
         return _text(_part(self.detail, "window").get("covers"))
@@ -176,6 +181,11 @@ def _read(cursor: psycopg.Cursor[TupleRow]) -> list[RecordedRun]:
     for row in rows:
         row[_DETAIL] = readable_detail(row[_DETAIL])
     return [RecordedRun(*row) for row in rows]
+
+
+def ended_in_words(outcome: str, detail: Mapping[str, Any]) -> str:
+    """The outcome of a run for people, by its record: `cancelled` is no failure of its job."""
+    return "cancelled" if detail.get("ended") == "canceled" and outcome == "failed" else outcome
 
 
 def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:
