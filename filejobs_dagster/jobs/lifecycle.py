@@ -27,7 +27,7 @@ from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.ledger.words import EVERYTHING, INTERRUPTED, Window
+from filejobs_dagster.ledger.words import EVERYTHING, INTERRUPTED, LIMITED_TO, Window
 from filejobs_dagster.postgres.connect import (
     Connection,
     Database,
@@ -80,6 +80,7 @@ class Ticket:
         pace: Intervals of the run's own housekeeping.
         by_hand: True when somebody asked for the run. A live one then stands in the audit log
             before it removes anything.
+        limited_to: The most items it may act on, where that is less than the settings say.
         ended: Says how the scheduler calls the run over, while it is at work; else None. Asked
             before each batch.
     """
@@ -90,6 +91,7 @@ class Ticket:
     known_secrets: tuple[str, ...] = ()
     pace: Pace = Pace()
     by_hand: bool = False
+    limited_to: int | None = None
     ended: Callable[[], str | None] = lambda: None
 
 
@@ -211,6 +213,8 @@ def _opening(ticket: Ticket) -> dict[str, Any]:
         detail["started_by"] = ticket.identity.started_by.as_detail()
     if ticket.mode_reason is not None:
         detail["mode_reason"] = ticket.mode_reason
+    if ticket.limited_to is not None:
+        detail[LIMITED_TO] = ticket.limited_to
     return detail
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cronsim import CronSim
 from dateutil.parser import isoparse
 
-from filejobs_dagster.ledger.words import AHEAD, STARTED_AGAIN, StartedBy
+from filejobs_dagster.ledger.words import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME
 
@@ -41,6 +41,8 @@ REPEATED_WITHIN = timedelta(minutes=1)
 
 ROOM_FOR_THE_FIRST = timedelta(minutes=10)
 """After its first tick a job that never ran has so long to start, to end and to be recorded."""
+
+EVERYTHING_COVERED = "everything"
 
 UNITS_SHOWN = 2
 MISSING_SHOWN = 3
@@ -76,6 +78,8 @@ SELECT expected.job,
          WHERE installation = %(installation)s AND job = expected.job
            AND outcome = 'ok' AND mode = expected.mode
            AND detail #>> '{window,covers}' = 'everything'
+           -- Whoever runs a job for one item has not swept what it left.
+           AND NOT (detail ? 'limited_to' AND coalesce(detail ->> 'truncated', '') = 'true')
            AND finished_at <= %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS last_success ON true
@@ -320,6 +324,8 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
         again=again, now=now, installed_at=installed_at, at_work=running is not None,
     )  # fmt: skip
+    if word in ("ok", "ok (dry)", "behind", "stale"):
+        reason += _uncounted(expected, last, success)
     if without := missing_of(last) or missing_of(success):
         reason = f"{reason}; {without}"
     if of_future is not None:
@@ -454,7 +460,7 @@ def _never_counted(
     expected: Expectation, last: RunSummary, runs: int, *, stale: bool | None
 ) -> tuple[Word, Severity, str]:
     covers = last.detail.get("window", {}).get("covers")
-    part = "" if covers in (None, "everything") else f" over {covers} only"
+    part = "" if covers in (None, EVERYTHING_COVERED) else f" over {covers} only"
     many = f"{runs:,} or more" if runs >= MAX_FAILURES_COUNTED else f"{runs:,}"
     reason = (
         f"the settings say mode: {expected.mode}, but none of its {many} recorded runs succeeded "
@@ -462,6 +468,27 @@ def _never_counted(
         "counts as swept"
     )
     return ("stale" if stale else "unknown"), "critical", reason
+
+
+def _uncounted(expected: Expectation, last: RunSummary | None, success: RunSummary | None) -> str:
+    """Why the newest run is not the one that counts; empty when it is."""
+    if last is None or success is None or last.run_id == success.run_id:
+        return ""
+    covers = last.detail.get("window", {}).get("covers")
+    limit = last.detail.get(LIMITED_TO)
+    if last.detail.get("ended") == "canceled":
+        why = "it was cancelled"
+    elif last.outcome != "ok":
+        why = "it failed"
+    elif last.mode != expected.mode:
+        why = f"it ran {last.mode}"
+    elif covers != EVERYTHING_COVERED:
+        why = f"it covered {covers or 'nobody knows what'} only"
+    elif limit is not None:
+        why = f"it was limited to {limit} and left due items"
+    else:
+        return ""
+    return f"; the newest run does not count, since {why} (run {last.run_id})"
 
 
 def _late(expected: Expectation, age: timedelta | None) -> str:

@@ -22,6 +22,10 @@ it was written. It is named wherever records are judged, and hides none that cam
 INTERRUPTED = "Cancelled while it worked."
 """The final word of a run that was told to stop. It cannot know by whom; the scheduler may."""
 
+LIMITED_TO = "limited_to"
+"""In the detail of a run that was to act on fewer items than the settings say. Where it left some
+for that, it has not swept."""
+
 STARTED_AGAIN = "started_again"
 """In the detail of a run that left no final word and that the scheduler repeats by itself."""
 

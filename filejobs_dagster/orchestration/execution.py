@@ -158,6 +158,7 @@ def _ticket(
         window=_window(context, config),
         mode_reason=decision.reason,
         known_secrets=known_secrets(settings),
+        limited_to=config.limited_to(),
         ended=lambda: _ended(context),
     )
 
