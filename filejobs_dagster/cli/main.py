@@ -78,6 +78,11 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs live PROCESS     is code, webserver or daemon alive?
   filejobs ready PROCESS    can it do its work?
 
+[bold]With every command[/bold]
+  --json        what --format json says, where a command has that
+  --quiet       print no answer; errors, and the exit code, remain
+  --no-color    no colours, as NO_COLOR=1 in the environment
+
 [bold]Exit codes[/bold] (status --check and verify have their own)
   0    done
   1    refused or failed, with the reason on standard error
@@ -121,7 +126,7 @@ def _filejobs(
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     del version
