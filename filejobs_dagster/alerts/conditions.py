@@ -244,7 +244,7 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
 def _kind_of(standing: Standing) -> Kind | None:
     kind = _OF_STANDING.get(standing.word)
     last = standing.last_run
-    if standing.severity == "warning" and kind in _ONLY_A_WARNING:
+    if kind is not None and standing.severity == "warning" and kind in _ONLY_A_WARNING:
         return _ONLY_A_WARNING[kind]
     if kind != "failed" or last is None or last.outcome != "failed":
         return kind

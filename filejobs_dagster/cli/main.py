@@ -22,6 +22,7 @@ class Commands(LazyGroup):
         "dev": "filejobs_dagster.cli.dev:dev",
         "prove": "filejobs_dagster.cli.prove:prove",
         "migrate": "filejobs_dagster.cli.migrate:migrate",
+        "grants": "filejobs_dagster.cli.grants:grants",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
         "bucket": "filejobs_dagster.cli.bucket:app",
         "apply": "filejobs_dagster.cli.apply:apply",
@@ -57,6 +58,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 [bold]Your own installation[/bold]
   filejobs settings check   is filejobs.yaml right?
   filejobs migrate          make or update the project's tables
+  filejobs grants           the SQL for the rights of the jobs' role
   filejobs doctor           does everything that the jobs need answer?
   filejobs bucket adopt     take a bucket into use for what sweeps it
 

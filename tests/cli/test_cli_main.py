@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "verify", "audit", "run",
-    "open", "status",
+    "demo", "dev", "prove", "migrate", "grants", "doctor", "bucket", "apply", "verify", "audit",
+    "run", "open", "status",
     "runs", "retention", "backfill", "uploads", "alert", "metrics", "mirror", "serve-trigger",
     "live", "ready", "settings",
 )  # fmt: skip

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 from filejobs_dagster.cli.main import app
@@ -67,6 +70,30 @@ def test_a_run_shows_its_record_and_its_exit_code_says_the_outcome(
     recorded = json.loads(call("runs", "--format", "json").stdout)
     assert [run["outcome"] for run in recorded] == ["ok", "failed", "ok"]
     assert call("open").stdout == f"http://127.0.0.1:3000/runs/{document['run_id']}\n"
+
+
+def test_a_live_run_works_with_the_printed_grants_and_not_with_one_less(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("bucket", "adopt").exit_code == 0
+    role = f"grantee_{os.getpid()}"
+    printed = call("grants", "--role", role)
+    assert printed.exit_code == 0, printed.output
+    url = make_conninfo(installation.database_url, user=role)
+    with psycopg.connect(installation.database_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            owner.execute(printed.stdout.encode())
+            monkeypatch.setenv("FILEJOBS_DATABASE_URL", url)
+            live = call("run", "upload_reservations", "--live", "--limit", "1")
+            assert live.exit_code == 0, live.output
+            owner.execute(f"REVOKE DELETE ON file FROM {role}".encode())
+            lacking = call("run", "upload_reservations", "--live")
+            assert lacking.exit_code == 1
+            assert "permission denied for table file" in lacking.stderr
+            assert 'GRANT SELECT, UPDATE, DELETE ON "public"."file"' in printed.stdout
+        finally:
+            owner.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
 def test_what_cannot_run_is_said_before_anything_runs(installation: Installation) -> None:
