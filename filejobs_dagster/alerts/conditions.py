@@ -71,9 +71,15 @@ _OF_STANDING: Mapping[str, Kind] = {
     "behind": "behind",
 }
 
+_ONLY_A_WARNING: Mapping[Kind, Kind] = {
+    "never run": "first run awaited",
+    "failed": "started again",
+}
+
 STANDING_KINDS: frozenset[Kind] = frozenset(
     {
         "never run",
+        "first run awaited",
         "failed",
         "started again",
         "stale",
@@ -241,8 +247,8 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
 def _kind_of(standing: Standing) -> Kind | None:
     kind = _OF_STANDING.get(standing.word)
     last = standing.last_run
-    if kind == "failed" and standing.severity == "warning":
-        return "started again"
+    if kind is not None and standing.severity == "warning" and kind in _ONLY_A_WARNING:
+        return _ONLY_A_WARNING[kind]
     if kind != "failed" or last is None or last.outcome != "failed":
         return kind
     if any(_tripped(reading) for reading in _listed(last.detail, "breakers")):

@@ -11,6 +11,7 @@ Severity = Literal["warning", "critical"]
 
 Kind = Literal[
     "never run",
+    "first run awaited",
     "failed",
     "started again",
     "stale",
@@ -33,6 +34,7 @@ What = Literal["raised", "reminder", "recovered"]
 
 SEVERITY: Mapping[Kind, Severity] = {
     "never run": "critical",
+    "first run awaited": "warning",
     "failed": "critical",
     "started again": "warning",
     "stale": "critical",
@@ -53,6 +55,7 @@ SEVERITY: Mapping[Kind, Severity] = {
 
 TITLE: Mapping[Kind, str] = {
     "never run": "has never run",
+    "first run awaited": "has not run yet",
     "failed": "fails",
     "started again": "lost a run, which is started again",
     "stale": "is stale",
@@ -73,7 +76,9 @@ TITLE: Mapping[Kind, str] = {
 """What is wrong; behind the name of a job, where it concerns one."""
 
 ADVICE: Mapping[Kind, str] = {
-    "never run": "Look whether the daemon and its schedule are on, or start the job by hand.",
+    "never run": "Look whether its schedule is on (Automation in the web UI), and start the job "
+    "once by hand: `filejobs run JOB`.",
+    "first run awaited": "Wait for its first tick, or start the job now: `filejobs run JOB`.",
     "failed": "Read the newest run's error (`filejobs runs --failed`), mend its cause, and let the "
     "job run again.",
     "started again": "Wait a minute: unless its repetition succeeds by then, it is a failure. If "

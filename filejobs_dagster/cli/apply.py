@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.instance import has_home, instance_here
 from filejobs_dagster.cli.invocation import Invocation, refuse
 from filejobs_dagster.cli.mirror import HOME_VARIABLE
 from filejobs_dagster.cli.output import print_error
 from filejobs_dagster.jobs.storage_orphans.settings import JOB
-from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.ledger.sanitize import sanitize
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings import Loaded
@@ -77,27 +77,14 @@ def _run(
     loaded: Loaded, config: dict[str, Any], invocation: Invocation
 ) -> tuple[str | None, dict[str, Any]]:
     """Execute the job in this process; what went wrong, and what its page shows."""
-    import dagster as dg  # noqa: PLC0415 (seconds, which --help should not take)
+    from filejobs_dagster.orchestration.by_hand import execute_here  # noqa: PLC0415 (Dagster)
 
-    from filejobs_dagster.orchestration.by_hand import execute_here  # noqa: PLC0415
-
-    invocation.hide(os.environ.get("FILEJOBS_DAGSTER_URL", ""))
-    at_home = bool(os.environ.get(HOME_VARIABLE, "").strip())
-    if not at_home:
+    if not has_home():
         print_error(
             f"{HOME_VARIABLE} is not set, so Dagster keeps nothing of this run. `filejobs mirror` "
             "records it."
         )
-    try:
-        opened = dg.DagsterInstance.get() if at_home else dg.DagsterInstance.ephemeral()
-    except Exception as error:
-        said = sanitize_exception(error, known=invocation.secrets)
-        print_error(
-            f"Dagster's instance could not be opened ({said}). Check that {HOME_VARIABLE} is the "
-            "absolute path of the directory with dagster.yaml. Nothing was done."
-        )
-        raise typer.Exit(exits.FAILED) from error
-    with opened as instance:
+    with instance_here(invocation) as instance:
         return execute_here(instance, loaded, JOB, config)
 
 

@@ -92,7 +92,7 @@ class Desk:
     def cancel(self, backfill_id: str) -> None:
         """Ask the daemon to cancel what is left of a backfill."""
         found = self._named(backfill_id)
-        if not cancel_backfill(self._instance, found):
+        if not cancel_backfill(self._instance, found, who()):
             refuse(f"{backfill_id} is {found.state} already; there is nothing to cancel.")
         typer.echo(
             f"Asked to cancel {backfill_id}. The daemon takes its queued runs out, and the one at "

@@ -111,7 +111,9 @@ def adopt(
                 again=reason if again else None,
             )
         except (AdoptionRefused, Refusal) as error:
-            _refuse(error, invocation)
+            print_error(sanitize(str(error), known=invocation.secrets))
+            print_error(_how_far(place))
+            raise typer.Exit(exits.FAILED) from None
     for line in theirs:
         typer.echo(f"Your own database: {line}.")
 
@@ -226,6 +228,22 @@ def _place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[P
     database = Database.of(settings.database)
     with database.connect("bucket") as connection:
         yield Place.of(settings, bucket, client, database, connection)
+
+
+def _how_far(place: Place) -> str:
+    """What stands after an adoption that did not come to its end; calling again is always safe."""
+    from filejobs_dagster.door.adoption import inspect as look  # noqa: PLC0415 (boto3)
+
+    again = "Mend that, and call `filejobs bucket adopt` again: nothing has to be undone."
+    found = look(place)
+    if found.row is None:
+        return "Nothing was written."
+    if found.marker is None and found.unreadable is None:
+        return (
+            "Half of it is done: the database's half is written, the marker in the bucket is not, "
+            f"and no live run deletes from it. {again}"
+        )
+    return f"Both halves of the adoption are written; what is said above is left. {again}"
 
 
 def _refuse(error: Exception, invocation: Invocation) -> NoReturn:

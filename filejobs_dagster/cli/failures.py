@@ -71,8 +71,8 @@ def expected_failure(error: Exception, secrets: Iterable[str] = ()) -> str | Non
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return (
-            f"The database's role lacks a privilege ({said}). `filejobs doctor` lists what each "
-            "table needs."
+            f"The database's role lacks a privilege ({said}). `filejobs grants` prints the SQL "
+            "that gives it what the jobs need."
         )
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return (

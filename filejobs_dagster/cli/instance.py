@@ -32,28 +32,58 @@ def opened_instance(invocation: Invocation, needed_for: str) -> Iterator[dg.Dags
     Raises:
         typer.Exit: There is none, or it cannot be opened; standard error says why.
     """
-    if not os.environ.get(HOME_VARIABLE, "").strip():
+    if not has_home():
         print_error(
             f"{HOME_VARIABLE} is not set, and {needed_for}. Set it to the absolute path of the "
             "directory with dagster.yaml, as the daemon has it. Nothing was done."
         )
         raise typer.Exit(exits.FAILED)
-    invocation.hide(os.environ.get("FILEJOBS_DAGSTER_URL", ""))
-    with quiet():
-        import dagster  # noqa: PLC0415 (seconds, which --help should not take)
+    with quiet(), _opened(invocation) as instance:
+        yield instance
 
-        try:
-            opened = dagster.DagsterInstance.get()
-        except Exception as error:
-            said = sanitize_exception(error, known=invocation.secrets)
-            print_error(
-                f"Dagster's instance could not be opened ({said}). Check that {HOME_VARIABLE} is "
-                "the absolute path of the directory with dagster.yaml, and that the storage that "
-                "it names answers; `filejobs doctor` looks closer. Nothing was done."
-            )
-            raise typer.Exit(exits.FAILED) from error
-        with opened as instance:
+
+def has_home() -> bool:
+    """Whether DAGSTER_HOME says where Dagster keeps its runs."""
+    return bool(os.environ.get(HOME_VARIABLE, "").strip())
+
+
+@contextmanager
+def instance_here(invocation: Invocation) -> Iterator[dg.DagsterInstance]:
+    """The instance of DAGSTER_HOME for a run in this process; without it one that forgets the run.
+
+    Args:
+        invocation: Learns what must not be printed.
+
+    Raises:
+        typer.Exit: It cannot be opened; standard error says why.
+    """
+    if has_home():
+        with _opened(invocation) as instance:
             yield instance
+        return
+    import dagster  # noqa: PLC0415 (seconds, which --help should not take)
+
+    with dagster.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@contextmanager
+def _opened(invocation: Invocation) -> Iterator[dg.DagsterInstance]:
+    invocation.hide(os.environ.get("FILEJOBS_DAGSTER_URL", ""))
+    import dagster  # noqa: PLC0415 (seconds, which --help should not take)
+
+    try:
+        opened = dagster.DagsterInstance.get()
+    except Exception as error:
+        said = sanitize_exception(error, known=invocation.secrets)
+        print_error(
+            f"Dagster's instance could not be opened ({said}). Check that {HOME_VARIABLE} is "
+            "the absolute path of the directory with dagster.yaml, and that the storage that "
+            "it names answers; `filejobs doctor` looks closer. Nothing was done."
+        )
+        raise typer.Exit(exits.FAILED) from error
+    with opened as instance:
+        yield instance
 
 
 @contextmanager

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -97,6 +99,31 @@ def _misused(error: typer.TyperException) -> int:
     return exits.USAGE
 
 
+def _with_habits(command: Any) -> None:
+    """Let a command, and those below it, take what people type after any command.
+
+    They are read before the command's own options, so that none has to declare them.
+    """
+    for each in getattr(command, "commands", {}).values():
+        _with_habits(each)
+    own = {option for parameter in command.params for option in getattr(parameter, "opts", ())}
+    parse = command.parse_args
+
+    def parse_args(ctx: Any, args: list[str]) -> Any:
+        end = args.index("--") if "--" in args else len(args)
+        given, rest = args[:end], args[end:]
+        if "--json" in given and "--format" in own:
+            given = ["--format=json" if each == "--json" else each for each in given]
+        if "--no-color" in given:
+            os.environ["NO_COLOR"] = "1"
+        if "--quiet" in given:
+            ctx.with_resource(redirect_stdout(io.StringIO()))
+        given = [each for each in given if each not in ("--no-color", "--quiet")]
+        return parse(ctx, [*given, *rest])
+
+    command.parse_args = parse_args
+
+
 def _load(name: str, place: str) -> Any:
     module, _, attribute = place.partition(":")
     found = getattr(import_module(module), attribute)
@@ -107,6 +134,7 @@ def _load(name: str, place: str) -> Any:
     command = typer.main.get_command(found)
     command.name = name
     _reflow(command)
+    _with_habits(command)
     return command
 
 

@@ -22,11 +22,14 @@ class Commands(LazyGroup):
         "dev": "filejobs_dagster.cli.dev:dev",
         "prove": "filejobs_dagster.cli.prove:prove",
         "migrate": "filejobs_dagster.cli.migrate:migrate",
+        "grants": "filejobs_dagster.cli.grants:grants",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
         "bucket": "filejobs_dagster.cli.bucket:app",
         "apply": "filejobs_dagster.cli.apply:apply",
         "verify": "filejobs_dagster.cli.verify:verify",
         "audit": "filejobs_dagster.cli.audit:app",
+        "run": "filejobs_dagster.cli.run:run",
+        "open": "filejobs_dagster.cli.web_address:open_run",
         "status": "filejobs_dagster.cli.status:status",
         "runs": "filejobs_dagster.cli.runs:runs",
         "retention": "filejobs_dagster.cli.retention:retention",
@@ -57,10 +60,13 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 [bold]Your own installation[/bold]
   filejobs settings check   is filejobs.yaml right?
   filejobs migrate          make or update the project's tables
+  filejobs grants           the SQL for the rights of the jobs' role
   filejobs doctor           does everything that the jobs need answer?
   filejobs bucket adopt     take a bucket into use for what sweeps it
 
 [bold]Every day[/bold]
+  filejobs run JOB          run a job now, dry, and show its record; --live removes
+  filejobs open RUN         the address of a run in the web UI
   filejobs status           where does each job stand?
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?
@@ -76,6 +82,11 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 [bold]In containers[/bold]
   filejobs live PROCESS     is code, webserver or daemon alive?
   filejobs ready PROCESS    can it do its work?
+
+[bold]With every command[/bold]
+  --json        what --format json says, where a command has that
+  --quiet       print no answer; errors, and the exit code, remain
+  --no-color    no colours, as NO_COLOR=1 in the environment
 
 [bold]Exit codes[/bold] (status --check and verify have their own)
   0    done
@@ -120,7 +131,7 @@ def _filejobs(
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     del version

@@ -38,9 +38,9 @@ LONGEST_FIRST_LINE = 160
 ROOM_FOR_EVERYTHING = 170
 """Columns from which everything fits into one table."""
 
-_WHO_RECORDS = (
-    "Dagster's daemon records a run after its end; where none is running: filejobs mirror"
-)
+WHO_RECORDS = "Dagster's daemon records a run after its end; where none is running: filejobs mirror"
+
+_COLOURS = {"ok": "green", "cancelled": "yellow"}
 
 _HEADINGS = (
     "id", "run", "job", "started (UTC)", "took", "outcome", "mode", "window", "trigger", "by",
@@ -134,14 +134,15 @@ def runs(
             since=within,
         )
     if output is Format.JSON:
-        print_json([_document(run, invocation.secrets) for run in found])
+        print_json([run_document(run, invocation.secrets) for run in found])
     elif found:
-        _print_runs(found, invocation.secrets, full=full)
+        print_runs(found, invocation.secrets, full=full)
     else:
-        typer.echo(f"No run of {settings.installation} is recorded that fits. {_WHO_RECORDS}")
+        typer.echo(f"No run of {settings.installation} is recorded that fits. {WHO_RECORDS}")
 
 
-def _document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
+def run_document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
+    """A run for programs. Fields are added, never renamed or removed."""
     return {
         "id": run.id,
         "run_id": run.run_id,
@@ -164,7 +165,8 @@ def _document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _print_runs(found: Sequence[RecordedRun], secrets: tuple[str, ...], *, full: bool) -> None:
+def print_runs(found: Sequence[RecordedRun], secrets: tuple[str, ...], *, full: bool) -> None:
+    """Print runs for people."""
     out = console()
     # What is no terminal goes to a program, or to somebody who searches: nothing is shortened.
     short = is_folded(out) and not full
@@ -202,7 +204,7 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
         Text(run.job),
         Text(moment(run.started_at)),
         Text(span(run.took)),
-        Text(run.outcome, style="green" if run.outcome == "ok" else "bold red"),
+        Text(run.ended, style=_COLOURS.get(run.ended, "bold red")),
         Text(run.mode),
         Text(run.window or NOT_KNOWN),
         Text(trigger),

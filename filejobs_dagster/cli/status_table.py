@@ -13,6 +13,7 @@ from rich.text import Text
 from filejobs_dagster.alerts.words import ADVICE
 from filejobs_dagster.cli.output import print_table
 from filejobs_dagster.cli.words import NOTHING, acted_on, moment, number, span
+from filejobs_dagster.ledger.runs import ended_in_words
 from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ def _narrow(standings: Sequence[Standing], now: datetime) -> Table:
         last = standing.last_run
         table.add_row(
             *_beginning(standing),
-            "never" if last is None else f"{span(now - last.finished_at)} ago, {last.outcome}",
+            "never"
+            if last is None
+            else f"{span(now - last.finished_at)} ago, {ended_in_words(last.outcome, last.detail)}",
             "never" if standing.age is None else f"{span(standing.age)} ago",
             _span(standing.stale_after),
             style=None if standing.configured else "dim",
@@ -136,7 +139,8 @@ def _more(standing: Standing, now: datetime) -> str:
 
 def _last(last: RunSummary) -> str:
     by = StartedBy.in_detail(last.detail)
-    said = f"{moment(last.finished_at)} {last.mode} {last.outcome}"
+    ended = ended_in_words(last.outcome, last.detail)
+    said = f"{moment(last.finished_at)} {last.mode} {ended}"
     return said if by is None else f"{said} by {by}"
 
 

@@ -192,7 +192,7 @@ def _privileges(cursor: psycopg.Cursor[TupleRow], schema: str, *, complete: bool
         return failed(
             "privileges",
             f"the role {role} lacks {', '.join(lacking)}",
-            "GRANT them to the role, as the owner of the tables",
+            f"as the owner of the tables, run the SQL that `filejobs grants --role {role}` prints",
         )
     if not complete:
         return skipped("privileges", "the tables are not all there yet; see migrations")

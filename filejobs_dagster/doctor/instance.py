@@ -58,8 +58,7 @@ def _storage(
             "set them for the daemon, the webserver and the command line",
         )
         return
-    storage = document.get("storage")
-    if not isinstance(storage, Mapping) or "postgres" not in storage:
+    if not _in_postgresql(document.get("storage")):
         yield warning(
             CHECK,
             f"{path} does not keep Dagster's storage in PostgreSQL",
@@ -68,6 +67,15 @@ def _storage(
         )
         return
     yield ok(CHECK, f"{path}: storage in PostgreSQL")
+
+
+def _in_postgresql(storage: Any) -> bool:
+    """Whether the section names Dagster's own class for PostgreSQL, or this project's around it."""
+    if not isinstance(storage, Mapping):
+        return False
+    custom = storage.get("custom")
+    ours = isinstance(custom, Mapping) and custom.get("class") == "InstanceStorage"
+    return "postgres" in storage or ours
 
 
 def _variables(document: Any) -> Iterator[str]:

@@ -27,7 +27,7 @@ from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
 from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.ledger.words import EVERYTHING, INTERRUPTED, LIMITED_TO, Window
 from filejobs_dagster.postgres.connect import (
     Connection,
     Database,
@@ -81,6 +81,7 @@ class Ticket:
         by_hand: True when somebody asked for the run. A live one then stands in the audit log
             before it removes anything.
         settings: What tells the settings that it read from others; see `Settings.digest`.
+        limited_to: The most items it may act on, where that is less than the settings say.
         ended: Says how the scheduler calls the run over, while it is at work; else None. Asked
             before each batch.
     """
@@ -92,6 +93,7 @@ class Ticket:
     pace: Pace = Pace()
     by_hand: bool = False
     settings: str = ""
+    limited_to: int | None = None
     ended: Callable[[], str | None] = lambda: None
 
 
@@ -215,6 +217,8 @@ def _opening(ticket: Ticket) -> dict[str, Any]:
         detail["settings"] = ticket.settings
     if ticket.mode_reason is not None:
         detail["mode_reason"] = ticket.mode_reason
+    if ticket.limited_to is not None:
+        detail[LIMITED_TO] = ticket.limited_to
     return detail
 
 
@@ -233,11 +237,10 @@ def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
     except Exception as error:  # noqa: BLE001 (every failure becomes the final word)
         context.log.warning("The job failed: %s", sanitize(str(error), known=ticket.known_secrets))
         outcome = _told(ticket, context, _failed(ticket, error))
-    except BaseException as interrupt:
+    except BaseException:
         close_after_interrupt(context.connection)
-        word = f"Cancelled while it worked ({type(interrupt).__name__})."
         try:
-            _write_final_word(ticket, context, _told(ticket, context, Outcome(error=word)))
+            _write_final_word(ticket, context, _told(ticket, context, Outcome(error=INTERRUPTED)))
         except GivenUp as given_up:
             # Its record stands already; what interrupted the run is still what ends it.
             context.log.warning("%s", given_up)

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from filejobs_dagster.ledger.outcome import sanitized_detail
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.ledger.words import STARTED_AGAIN, StartedBy, Trigger
+from filejobs_dagster.ledger.words import INTERRUPTED, STARTED_AGAIN, StartedBy, Trigger
 from filejobs_dagster.postgres.locks import is_held, run_lock
 from filejobs_dagster.postgres.rows import one
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.ledger.words import Mode
     from filejobs_dagster.postgres.connect import Connection, Database
 
 Ended = Literal["success", "failure", "canceled", "lost", "unseen"]
@@ -133,6 +134,7 @@ class FinishedRun:
         started_by: Who started it, as the scheduler knows it. What the run itself said counts more.
         day: The day that it was to cover, for the record of one that never started; None for
             everything.
+        asked_mode: What a tag asked for, for the record of one that never started.
         started_again: True when the scheduler repeats it by itself.
     """
 
@@ -148,6 +150,7 @@ class FinishedRun:
     known_secrets: tuple[str, ...] = field(default=(), repr=False)
     started_by: StartedBy | None = None
     day: str | None = None
+    asked_mode: Mode | None = None
     started_again: bool = False
 
 
@@ -228,6 +231,7 @@ def _reserve(cursor: psycopg.Cursor[TupleRow], run: FinishedRun) -> None:
             "detail": Jsonb(
                 {"never_started": True}
                 | ({} if run.day is None else {"window": {"covers": sanitize(run.day)}})
+                | ({} if run.asked_mode is None else {"asked_mode": run.asked_mode})
             ),
         },
     )
@@ -259,6 +263,8 @@ def _record_of(run: FinishedRun, progress: Mapping[str, Any]) -> dict[str, Any]:
     noticed = run.finished_at if never_started else None
     finished_at = progress["finished_at"] or noticed or progress["heartbeat_at"]
     error = progress["error"] if final else _why(run, never_started=never_started)
+    if error == INTERRUPTED and run.ended == "canceled":
+        error = _why(run, never_started=False)
     starter = {} if run.started_by is None else {"started_by": run.started_by.as_detail()}
     detail = {
         **sanitized_detail(starter | progress["detail"], run.known_secrets),
@@ -287,7 +293,13 @@ def _why(run: FinishedRun, *, never_started: bool) -> str:
     """Say why a run without a final word counts as failed."""
     reason = f": {run.error}" if run.error else "."
     if run.ended == "canceled":
-        return f"Cancelled {'before it started' if never_started else 'while it worked'}{reason}"
+        day = "" if run.day is None else f" on the day {run.day}"
+        live = f" (it was to run {run.asked_mode}{day})" if run.asked_mode else ""
+        return (
+            f"Cancelled before it started{live}{reason}"
+            if never_started
+            else (f"{INTERRUPTED[:-1]}{reason}")
+        )
     if run.ended == "success":
         return f"Dagster reports success, but the run left no final word{reason}"
     if never_started and run.started_at is not None:

@@ -43,6 +43,18 @@ SELECT run.id, run.run_id, run.installation, run.job,
  LIMIT %(limit)s
 """
 
+_NAMED = """
+SELECT id, run_id, installation, job,
+       greatest(least(started_at, '9999-12-30'), '0001-01-02'),
+       greatest(least(finished_at, '9999-12-30'), '0001-01-02'),
+       outcome, mode, scanned, acted, detail::text, error
+  FROM job_run
+ WHERE installation = %(installation)s
+   AND starts_with(run_id, %(run_id)s)
+ ORDER BY id DESC
+ LIMIT 2
+"""
+
 _DETAIL = 10
 """Where in a row of _NEWEST the detail stands."""
 
@@ -83,6 +95,11 @@ class RecordedRun:
     def took(self) -> timedelta:
         """From start to end."""
         return self.finished_at - self.started_at
+
+    @property
+    def ended(self) -> str:
+        """How it ended, for people: the outcome, or `cancelled`, which is no failure of its job."""
+        return ended_in_words(self.outcome, self.detail)
 
     @property
     def window(self) -> str | None:
@@ -148,10 +165,27 @@ def newest_runs(
             "limit": limit,
         },
     )
+    return _read(cursor)
+
+
+def runs_named(
+    cursor: psycopg.Cursor[TupleRow], installation: str, run_id: str
+) -> list[RecordedRun]:
+    """Return the recorded runs whose id begins so, at most two: more than one is no answer."""
+    cursor.execute(_NAMED, {"installation": installation, "run_id": run_id})
+    return _read(cursor)
+
+
+def _read(cursor: psycopg.Cursor[TupleRow]) -> list[RecordedRun]:
     rows: list[list[Any]] = [list(row) for row in cursor.fetchall()]
     for row in rows:
         row[_DETAIL] = readable_detail(row[_DETAIL])
     return [RecordedRun(*row) for row in rows]
+
+
+def ended_in_words(outcome: str, detail: Mapping[str, Any]) -> str:
+    """The outcome of a run for people, by its record: `cancelled` is no failure of its job."""
+    return "cancelled" if detail.get("ended") == "canceled" and outcome == "failed" else outcome
 
 
 def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cronsim import CronSim
 from dateutil.parser import isoparse
 
-from filejobs_dagster.ledger.words import AHEAD, STARTED_AGAIN, StartedBy
+from filejobs_dagster.ledger.words import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME
 
@@ -39,6 +39,11 @@ MAX_FAILURES_COUNTED = 1000
 REPEATED_WITHIN = timedelta(minutes=1)
 """So long after its record, one run whose process died waits for its repetition to succeed."""
 
+ROOM_FOR_THE_FIRST = timedelta(minutes=10)
+"""After its first tick a job that never ran has so long to start, to end and to be recorded."""
+
+EVERYTHING_COVERED = "everything"
+
 UNITS_SHOWN = 2
 MISSING_SHOWN = 3
 
@@ -55,7 +60,9 @@ SELECT expected.job,
        to_jsonb(running)::text AS running,
        to_jsonb(of_future)::text AS of_future,
        recorded.closed_at AS last_recorded_at,
-       future.count AS runs_of_future
+       future.count AS runs_of_future,
+       -- When this installation's tables were made: no tick can have been missed before.
+       (SELECT min(applied_at) FROM filejobs_migration) AS installed_at
   FROM unnest(%(jobs)s::text[], %(modes)s::text[]) AS expected (job, mode)
   LEFT JOIN LATERAL (
         SELECT id, run_id, started_at, finished_at, outcome, mode, scanned, acted, detail, error
@@ -71,6 +78,8 @@ SELECT expected.job,
          WHERE installation = %(installation)s AND job = expected.job
            AND outcome = 'ok' AND mode = expected.mode
            AND detail #>> '{window,covers}' = 'everything'
+           -- Whoever runs a job for one item has not swept what it left.
+           AND NOT (detail ? 'limited_to' AND coalesce(detail ->> 'truncated', '') = 'true')
            AND finished_at <= %(now)s + %(ahead)s
          ORDER BY finished_at DESC, id DESC
          LIMIT 1) AS last_success ON true
@@ -294,7 +303,7 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
     last_run, last_success, last_live, running, of_future = (
         None if row[place] is None else json.loads(row[place]) for place in (1, 2, 3, 6, 7)
     )
-    failures, runs, recorded_at = row[4], row[5], row[8]
+    failures, runs, recorded_at, installed_at = row[4], row[5], row[8], row[10]
     success = _summary(last_success)
     age = None if success is None else now - success.finished_at
     threshold = expected.stale_after
@@ -313,8 +322,10 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
         behind = True
     word, severity, reason = _word(
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
-        again=again, now=now,
+        again=again, now=now, installed_at=installed_at, at_work=running is not None,
     )  # fmt: skip
+    if word in ("ok", "ok (dry)", "behind", "stale"):
+        reason += _uncounted(expected, last, success)
     if without := missing_of(last) or missing_of(success):
         reason = f"{reason}; {without}"
     if of_future is not None:
@@ -359,10 +370,13 @@ def _word(
     behind: bool | None,
     again: bool,
     now: datetime,
+    installed_at: datetime | None,
+    at_work: bool,
 ) -> tuple[Word, Severity, str]:
     """Choose the word. The order is the order of what an operator must hear first."""
     if last is None:
-        return "never run", "critical", _never(expected, now)
+        early = at_work or _before_its_first_tick(expected, installed_at, now)
+        return "never run", "warning" if early else "critical", _never(expected, now, early=early)
     if failures and (success is None or last.outcome == "failed"):
         return _failing(last, failures, again=again)
     if success is None:
@@ -399,14 +413,31 @@ def _ahead(of_future: Mapping[str, Any]) -> str:
     )
 
 
-def _never(expected: Expectation, now: datetime) -> str:
+def _before_its_first_tick(
+    expected: Expectation, installed_at: datetime | None, now: datetime
+) -> bool:
+    """Tell whether no tick of a schedule can have been missed yet.
+
+    Ticks are counted from the day of the installation, which no restart, upgrade or change of the
+    settings moves: a job that is added later has to run once before it is quiet.
+    """
+    if expected.schedule is None or installed_at is None:
+        return False
+    first = next(CronSim(expected.schedule, installed_at.astimezone(timezone.utc)))
+    return now < first + ROOM_FOR_THE_FIRST
+
+
+def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
     if not expected.configured:
         return "not in the settings, and no run is recorded"
-    start = f"to start it now: dagster job launch -j {expected.job}"
+    live = " --live" if expected.mode == "live" else ""
+    start = f"to start it now: filejobs run {expected.job}{live}"
     if expected.schedule is None:
         return f"no run is recorded, and it is run by hand; {start}"
-    tick = next(CronSim(expected.schedule, now))
-    return f"no run is recorded yet; its next tick is at {tick:%Y-%m-%d %H:%M} UTC; {start}"
+    tick = next(CronSim(expected.schedule, now.astimezone(timezone.utc)))
+    missed = "no run is recorded yet" if early else "no run is recorded, though its tick has passed"
+    when = f"{tick:%Y-%m-%d %H:%M} UTC, in {_span(tick - now)}"
+    return f"{missed}; its next tick is at {when}; {start}"
 
 
 def _failing(last: RunSummary, failures: int, *, again: bool) -> tuple[Word, Severity, str]:
@@ -429,7 +460,7 @@ def _never_counted(
     expected: Expectation, last: RunSummary, runs: int, *, stale: bool | None
 ) -> tuple[Word, Severity, str]:
     covers = last.detail.get("window", {}).get("covers")
-    part = "" if covers in (None, "everything") else f" over {covers} only"
+    part = "" if covers in (None, EVERYTHING_COVERED) else f" over {covers} only"
     many = f"{runs:,} or more" if runs >= MAX_FAILURES_COUNTED else f"{runs:,}"
     reason = (
         f"the settings say mode: {expected.mode}, but none of its {many} recorded runs succeeded "
@@ -437,6 +468,27 @@ def _never_counted(
         "counts as swept"
     )
     return ("stale" if stale else "unknown"), "critical", reason
+
+
+def _uncounted(expected: Expectation, last: RunSummary | None, success: RunSummary | None) -> str:
+    """Why the newest run is not the one that counts; empty when it is."""
+    if last is None or success is None or last.run_id == success.run_id:
+        return ""
+    covers = last.detail.get("window", {}).get("covers")
+    limit = last.detail.get(LIMITED_TO)
+    if last.detail.get("ended") == "canceled":
+        why = "it was cancelled"
+    elif last.outcome != "ok":
+        why = "it failed"
+    elif last.mode != expected.mode:
+        why = f"it ran {last.mode}"
+    elif covers != EVERYTHING_COVERED:
+        why = f"it covered {covers or 'nobody knows what'} only"
+    elif limit is not None:
+        why = f"it was limited to {limit} and left due items"
+    else:
+        return ""
+    return f"; the newest run does not count, since {why} (run {last.run_id})"
 
 
 def _late(expected: Expectation, age: timedelta | None) -> str:

@@ -19,6 +19,13 @@ AHEAD = timedelta(minutes=5)
 """A record whose end lies further ahead than this is one of the future: some clock was wrong when
 it was written. It is named wherever records are judged, and hides none that came after it."""
 
+INTERRUPTED = "Cancelled while it worked."
+"""The final word of a run that was told to stop. It cannot know by whom; the scheduler may."""
+
+LIMITED_TO = "limited_to"
+"""In the detail of a run that was to act on fewer items than the settings say. Where it left some
+for that, it has not swept."""
+
 STARTED_AGAIN = "started_again"
 """In the detail of a run that left no final word and that the scheduler repeats by itself."""
 

@@ -5,12 +5,21 @@ from typing import Any
 
 import dagster as dg
 
+from filejobs_dagster.ledger.mirror import mirror
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.settings import Loaded
+from filejobs_dagster.orchestration.runs import finished_run
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.settings import Loaded, Settings, known_secrets
 
 
 def execute_here(
-    instance: dg.DagsterInstance, loaded: Loaded, job: str, config: Mapping[str, Any]
+    instance: dg.DagsterInstance,
+    loaded: Loaded,
+    job: str,
+    config: Mapping[str, Any],
+    *,
+    run_id: str | None = None,
+    log_level: str = "DEBUG",
 ) -> tuple[str | None, dict[str, Any]]:
     """Execute a job.
 
@@ -19,14 +28,20 @@ def execute_here(
         loaded: The settings.
         job: Its name.
         config: Of its op.
+        run_id: A new UUID, or None for one of Dagster's.
+        log_level: From which on Dagster's log is shown on standard error.
 
     Returns:
         Why it failed, None for success; and what the run's page shows of its output.
     """
     definition = build_definitions(loaded).resolve_job_def(job)
     result = definition.execute_in_process(
-        run_config={"ops": {job: {"config": dict(config)}}},
+        run_config={
+            "ops": {job: {"config": dict(config)}},
+            "loggers": {"console": {"config": {"log_level": log_level}}},
+        },
         instance=instance,
+        run_id=run_id,
         raise_on_error=False,
     )
     shown: dict[str, Any] = {}
@@ -39,6 +54,23 @@ def execute_here(
     if not result.success:
         return f"{job} did not succeed; run {result.run_id} says why.", shown
     return None, shown
+
+
+def record_here(instance: dg.DagsterInstance, settings: Settings, run_id: str) -> None:
+    """Write the record of a run that has just ended in this process; the daemon need not.
+
+    Raises:
+        psycopg.Error: The database refused or went away; `filejobs mirror` records it later.
+    """
+    record = instance.get_run_record_by_id(run_id)
+    if record is None:
+        return
+    finished = finished_run(instance, record, settings.installation, known_secrets(settings))
+    if finished is None:
+        return
+    database = Database.of(settings.database)
+    with database.connect("record") as connection:
+        mirror(database, connection, finished)
 
 
 def _words_of(event: dg.DagsterEvent) -> str:

@@ -156,6 +156,13 @@ class CollectorConfig(dg.Config):
                 return f"with {choice.name} {given} instead of {configured}"
         return None
 
+    def limited_to(self) -> int | None:
+        """The run's limit, where it is less than the settings'; else None."""
+        given = getattr(self, "limit", None)
+        if given is None or given >= type(self).model_fields["limit"].default:
+            return None
+        return int(given)
+
     def request(self, collector: Collector[Any, Any], configured: JobSettings) -> Any:
         """The request of a run: the job's settings, with this config applied.
 

@@ -170,6 +170,7 @@ def _ticket(
         mode_reason=decision.reason,
         known_secrets=known_secrets(settings),
         settings=settings.digest,
+        limited_to=config.limited_to(),
         ended=lambda: _ended(context),
     )
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from typing import get_args
 
 import dagster as dg
+from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.execution.plan.objects import StepFailureData
 
 from filejobs_dagster.ledger.mirror import Ended, FinishedRun
+from filejobs_dagster.ledger.words import Mode
 from filejobs_dagster.orchestration import tags
-from filejobs_dagster.orchestration.attribution import named_in_tags
+from filejobs_dagster.orchestration.attribution import cleaned, named_in_tags
 from filejobs_dagster.registry import BY_NAME
 
 OVER: dict[dg.DagsterRunStatus, Ended] = {
@@ -28,8 +31,9 @@ PAGE = 1000
 _REASONS = {
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.RUN_FAILURE,
-    dg.DagsterEventType.RUN_CANCELED,
 }
+
+_STOPPED = (BulkActionStatus.CANCELING, BulkActionStatus.CANCELED)
 
 
 def is_ours(run: dg.DagsterRun, installation: str) -> bool:
@@ -57,12 +61,13 @@ def finished_run(
         created_at=_utc(record.create_timestamp),
         started_at=_moment(record.start_time),
         finished_at=_moment(record.end_time) or _utc(record.update_timestamp),
-        error=None if ended == "success" else _reason_if_readable(instance, run.run_id),
+        error=None if ended == "success" else _reason_if_readable(instance, run),
         known_secrets=secrets,
         started_by=named_in_tags(instance, run),
         day=None
         if run.tags.get(tags.WINDOW) == tags.COVERS_EVERYTHING
         else run.tags.get(tags.PARTITION),
+        asked_mode=_asked_mode(run),
         started_again=ended == "failure" and run.tags.get(tags.WILL_RETRY) == "true",
     )
 
@@ -105,12 +110,38 @@ def last_change(record: dg.RunRecord) -> datetime:
     return _utc(record.update_timestamp)
 
 
-def _reason_if_readable(instance: dg.DagsterInstance, run_id: str) -> str | None:
+def _asked_mode(run: dg.DagsterRun) -> Mode | None:
+    """What the run's tag asks for; a backfill has no other way to ask."""
+    asked = run.tags.get(tags.MODE)
+    return next((mode for mode in get_args(Mode) if mode == asked), None)
+
+
+def _reason_if_readable(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
     """The reason, or that there is none to be read: a run without reason is a run all the same."""
     try:
-        return _reason(instance, run_id)
+        if run.status == dg.DagsterRunStatus.CANCELED:
+            return _who_cancelled(instance, run)
+        return _reason(instance, run.run_id)
     except Exception as error:  # noqa: BLE001 (whatever is wrong with one run's events)
         return f"(Dagster's event log of the run could not be read: {type(error).__name__})"
+
+
+def _who_cancelled(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Who told a run to stop, as far as anybody knows: Dagster's own button names nobody."""
+    backfill_id = run.tags.get(tags.BACKFILL)
+    backfill = None if backfill_id is None else instance.get_backfill(backfill_id)
+    if backfill is not None and backfill.status in _STOPPED:
+        by = cleaned(backfill.tags.get(tags.CANCELLED_BY))
+        return f"its backfill {backfill_id} was cancelled{_by(by)}."
+    said = ""
+    for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_CANCELED):
+        event = entry.dagster_event
+        said = "" if event is None or event.message is None else event.message
+    return f"somebody stopped it{_by(None)}. {said}".strip()
+
+
+def _by(name: str | None) -> str:
+    return ", and Dagster does not say by whom" if name is None else f" by {name}"
 
 
 def _reason(instance: dg.DagsterInstance, run_id: str) -> str | None:

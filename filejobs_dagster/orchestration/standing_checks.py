@@ -22,6 +22,7 @@ from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import Loaded, SettingsError, format_duration, known_secrets
 
 CHECK = "standing"
+NEWEST_RUN = "newest recorded run"
 
 _DESCRIPTION = (
     "Where the job stands, as `filejobs status` says it: green only after a run in the configured "
@@ -126,6 +127,7 @@ def _facts(standing: Standing) -> Iterator[tuple[str, Any]]:
     yield "standing", standing.word
     yield "why", standing.reason
     yield "configured mode", standing.mode
+    yield NEWEST_RUN, "none" if standing.last_run is None else standing.last_run.run_id
     yield "last success that counts", _when(standing.last_success)
     yield "last live success", _when(standing.last_live_success)
     threshold = standing.stale_after
@@ -138,6 +140,15 @@ def _when(run: Any) -> Any:
         return "never"
     ended: datetime = run.finished_at
     return dg.MetadataValue.timestamp(ended.timestamp())
+
+
+def newest_runs_of(evaluations: Iterable[dg.AssetCheckEvaluation]) -> Mapping[str, str]:
+    """Job to the run that was recorded last, as the verdict saw it."""
+    found = {}
+    for evaluation in evaluations:
+        run = evaluation.metadata.get(NEWEST_RUN)
+        found[evaluation.asset_key.to_user_string()] = "unknown" if run is None else str(run.value)
+    return found
 
 
 def words(evaluations: Iterable[dg.AssetCheckEvaluation]) -> Mapping[str, str]:

@@ -17,6 +17,9 @@ WINDOW = "filejobs/window"
 EFFECTIVE_MODE = "filejobs/effective_mode"
 TRIGGER = "filejobs/trigger"
 STARTED_BY = "filejobs/started_by"
+CANCELLED_BY = "filejobs/cancelled_by"
+"""Of a backfill: who cancelled it by `filejobs backfill --cancel`."""
+
 STARTED_HOW = "filejobs/started_how"
 
 SUBMITTED = "filejobs/submitted"

@@ -232,6 +232,11 @@ _TEACHING: tuple[tuple[Callable[[yaml.MarkedYAMLError], bool], str, str], ...] =
         "indent with spaces",
     ),
     (
+        lambda error: str(error.context) == "while parsing a flow mapping",
+        "a value between { and } ends before its text does",
+        'close the bracket, or put a text with a comma or a quote in quotes, such as sql: "…"',
+    ),
+    (
         lambda error: str(error.problem).startswith("but found another document"),
         "a second document begins with ---",
         "keep everything in one document",

@@ -85,7 +85,7 @@ def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.envi
     try:
         text = where.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        return _broken(where, _unreadable(where, error, named=named if path is None else None))
+        return _broken(where, _unreadable(where, error, named=_who_named(path, named)))
     try:
         document = read_document(text)
     except UnreadableDocumentError as error:
@@ -157,14 +157,19 @@ def _not_a_mapping(value: Any) -> Problem:
     )
 
 
-def _unreadable(where: Path, error: OSError | ValueError, *, named: str | None) -> Problem:
+def _who_named(path: Path | None, variable: str | None) -> str:
+    if path is not None:
+        return "it was asked for, with --config for instance"
+    return f"{PATH_VARIABLE} {'names it' if variable else 'is not set'}"
+
+
+def _unreadable(where: Path, error: OSError | ValueError, *, named: str) -> Problem:
     shown_path = str(where) if str(where).isprintable() else repr(str(where))
     if isinstance(error, FileNotFoundError):
-        why = f"{PATH_VARIABLE} names it" if named else f"{PATH_VARIABLE} is not set"
         return Problem(
             shown_path,
-            f"there is no such file ({why}; the current directory is {_current_directory()})",
-            f"set {PATH_VARIABLE} to the path of your filejobs.yaml, or write one there",
+            f"there is no such file ({named}; the current directory is {_current_directory()})",
+            f"set {PATH_VARIABLE} or --config to the path of your file, or write one there",
         )
     if isinstance(error, OSError):
         return Problem(

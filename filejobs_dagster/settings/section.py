@@ -124,6 +124,11 @@ def _in_words(cls: type[Section], details: ErrorDetails) -> PydanticCustomError:
             f"write a mapping with the keys {', '.join(fields)}",
         )
     name = str(details["loc"][0])
+    if name not in fields and details["input"] is None and {"sql", "where"} & set(fields):
+        return mistake(
+            "this is no key, but what a comma cuts from a text without quotes",
+            'put the whole text in quotes: sql: "select a, b from c"',
+        )
     if name not in fields:
         return mistake("this key is unknown", nearest(name, fields))
     field = fields[name]

@@ -42,6 +42,13 @@ def test_a_job_that_never_ran_is_critical_without_any_threshold(watch: Watch) ->
     assert (condition.kind, condition.severity) == ("never run", "critical")
 
 
+def test_before_its_first_tick_it_is_a_warning_of_another_kind(watch: Watch) -> None:
+    watch.expected = [Expectation(JOB, configured=True, mode="live", schedule="0 0 29 2 *")]
+    watch.connection.execute("UPDATE filejobs_migration SET applied_at = now()")
+    (condition,) = watch.look().conditions
+    assert (condition.kind, condition.severity) == ("first run awaited", "warning")
+
+
 def test_only_a_success_ends_staleness(watch: Watch) -> None:
     """A run that fails to start leaves no failed run behind, and a cancelled one is no success."""
     watch.expected = [

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.door import adoption
+from filejobs_dagster.door.refusals import MarkerNotWritten
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
@@ -69,6 +72,25 @@ def test_a_database_of_your_own_that_went_back_is_refused_until_again_says_why(
     assert again.exit_code == 0
     assert "FILEJOBS_APP_DATABASE_URL leads to timeline 1, taken over." in again.stdout
     assert desk.call("bucket", "adopt").exit_code == 0
+
+
+def test_an_adoption_that_failed_half_way_says_so_and_is_repeated(
+    desk: Desk, bucket: str, s3_client: S3Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise MarkerNotWritten("The marker could not be written: AccessDenied.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adoption, "write_new_marker", refused)
+        half = desk.call("bucket", "adopt")
+    assert half.exit_code == 1
+    assert "AccessDenied" in half.stderr
+    assert "the database's half is written, the marker in the bucket is not" in half.stderr
+    assert "call `filejobs bucket adopt` again" in half.stderr
+    assert "Contents" not in s3_client.list_objects_v2(Bucket=bucket)
+    whole = desk.call("bucket", "adopt")
+    assert whole.exit_code == 0, whole.output
+    assert json.loads(s3_client.get_object(Bucket=bucket, Key=KEY)["Body"].read())["counter"] == 2
 
 
 def test_inspect_shows_both_sides_and_changes_nothing(

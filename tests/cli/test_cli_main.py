@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "migrate", "doctor", "bucket", "apply", "verify", "audit", "status",
+    "demo", "dev", "prove", "migrate", "grants", "doctor", "bucket", "apply", "verify", "audit",
+    "run", "open", "status",
     "runs", "retention", "hold", "release",
     "backfill", "uploads", "alert", "metrics", "mirror", "serve-trigger",
     "live", "ready", "settings",
@@ -214,3 +215,34 @@ def test_runs_without_tables_names_the_migration(
     said = desk.call("runs")
     assert said.exit_code == 1
     assert "filejobs migrate" in said.stderr
+
+
+def test_what_people_type_after_any_command_is_understood(desk: Desk) -> None:
+    run_id = desk.record()
+    short = desk.call("runs", "--json")
+    assert json.loads(short.stdout) == json.loads(desk.call("runs", "--format", "json").stdout)
+    assert json.loads(short.stdout)[0]["run_id"] == run_id
+    checked = desk.call("status", "--check", "--quiet")
+    assert (checked.exit_code, checked.stdout) == (0, "")
+    refused = desk.call("runs", "--quiet", "--since", "7")
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert "7 has no unit" in refused.stderr
+    assert desk.call("uploads", "dead", "--json", "--no-color").exit_code == 0
+    assert desk.call("open", "--json").exit_code == 64, "it has no such format"
+
+
+def test_no_color_takes_the_colours_of_a_terminal_away(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    desk.record(outcome="failed")
+    coloured = desk.call("runs").stdout
+    plain = desk.call("runs", "--no-color").stdout
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1;31m" in coloured
+    assert "31m" not in plain
+
+
+def test_the_version_has_a_short_option() -> None:
+    assert CliRunner().invoke(app, ["-V"]).stdout == CliRunner().invoke(app, ["--version"]).stdout

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+from typer.testing import CliRunner
+
+from filejobs_dagster.cli.main import app
 from filejobs_dagster.registry import JOB_NAMES
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.cli.conftest import Desk
 
 
@@ -57,3 +59,29 @@ def test_the_schema_is_json_and_knows_every_job(desk: Desk) -> None:
     said = desk.call("settings", "schema")
     assert said.exit_code == 0
     assert list(json.loads(said.stdout)["properties"]["jobs"]["properties"]) == list(JOB_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("source", "taught"),
+    [
+        ("{name: docs, sql: select key, thumb from doc, min_rows: 1}", "put the whole text in"),
+        ("{name: docs, sql: select a from b where c in ('x', 'y')}", "in quotes, such as sql: "),
+    ],
+)
+def test_sql_with_a_comma_and_without_quotes_is_recognised(
+    desk: Desk, source: str, taught: str
+) -> None:
+    desk.path.write_text(
+        desk.path.read_text().replace("    owns:", f"    sources:\n    - {source}\n    owns:")
+    )
+    said = desk.call("settings", "check")
+    assert said.exit_code == 1
+    assert taught in said.stderr
+
+
+def test_a_file_named_by_config_that_is_not_there_is_said_to_be_named_so() -> None:
+    said = CliRunner().invoke(app, ["--config", "/nowhere/at-all.yaml", "settings", "check"])
+    assert said.exit_code == 1
+    assert "/nowhere/at-all.yaml" in said.stderr
+    assert "--config" in said.stderr
+    assert "is not set" not in said.stderr

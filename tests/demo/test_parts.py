@@ -192,9 +192,8 @@ def test_the_demos_settings_are_right(tmp_path: Path) -> None:
 
 
 def test_the_instance_of_the_demo_is_the_one_that_is_shipped() -> None:
-    assert yaml.safe_load(shipped_instance())["storage"]["postgres"]["postgres_url"] == {
-        "env": "FILEJOBS_DAGSTER_URL"
-    }
+    storage = yaml.safe_load(shipped_instance())["storage"]["custom"]
+    assert storage["config"] == {"postgres_url": {"env": "FILEJOBS_DAGSTER_URL"}}
 
 
 def test_what_is_unknown_is_not_shown_as_zero() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import threading
 from datetime import date
@@ -24,6 +25,7 @@ from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software, library_version_for
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Settings, load_settings, read_settings
+from tests.docs.pages import CHECKOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -391,9 +393,7 @@ class TestDagster:
         assert "dagster.yaml" in finding.found
 
     def test_variables_that_the_file_names_must_be_set(self, tmp_path: Path) -> None:
-        (tmp_path / "dagster.yaml").write_text(
-            "storage: {postgres: {postgres_url: {env: FILEJOBS_DAGSTER_URL}}}"
-        )
+        shutil.copy(CHECKOUT / "dagster.yaml", tmp_path)
         home = {"DAGSTER_HOME": str(tmp_path)}
         finding = self.found(home)
         assert finding.verdict == "failed"

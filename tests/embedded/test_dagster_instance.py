@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 import yaml
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRun
+from dagster._core.instance.ref import InstanceRef
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.workspace.load import location_origins_from_yaml_paths
+
+from filejobs_dagster.orchestration import storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,10 +106,74 @@ def test_the_command_line_loads_it_and_prints_no_address(dagster_home: Path) -> 
     assert os.environ["FILEJOBS_DAGSTER_URL"] not in result.stdout + result.stderr
 
 
-def test_a_missing_address_is_named(dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_address_is_one_sentence_that_says_what_to_type(
+    dagster_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FILEJOBS_DAGSTER_URL")
-    with pytest.raises(Exception, match="FILEJOBS_DAGSTER_URL"):
+    with pytest.raises(click.ClickException) as caught:
         DagsterInstance.from_config(str(dagster_home))
+    assert f"is not set while DAGSTER_HOME is {dagster_home}: type `export" in str(caught.value)
+
+
+def test_outside_of_a_checkout_nothing_is_kept_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "CHECKOUT", tmp_path)
+    for variable in ("FILEJOBS_DAGSTER_URL", "DAGSTER_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    ref = InstanceRef.from_dir(str(tmp_path), config_dir=str(CHECKOUT))
+    with pytest.raises(click.ClickException, match="FILEJOBS_DAGSTER_URL is not set: type"):
+        DagsterInstance.from_ref(ref)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkout_with_nothing_set_keeps_its_runs_in_files_for_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "CHECKOUT", tmp_path)
+    (tmp_path / "dagster.yaml").touch()
+    for variable in ("FILEJOBS_DAGSTER_URL", "DAGSTER_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    run = DagsterRun(job_name="upload_reservations")
+    for folder in ("one", "another"):
+        # Dagster's commands each make a temporary home of their own.
+        ref = InstanceRef.from_dir(str(tmp_path / folder), config_dir=str(CHECKOUT))
+        with DagsterInstance.from_ref(ref) as instance:
+            if folder == "one":
+                instance.add_run(run)
+            assert [found.run_id for found in instance.get_runs()] == [run.run_id]
+            assert type(instance.run_coordinator).__name__ == "AttributingRunCoordinator"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("job list", "Job: upload_reservations"),
+        ("definitions validate", "All code locations passed validation."),
+        (
+            "job execute -m filejobs_dagster.definitions -j upload_reservations",
+            "(line 20): the environment variable FILEJOBS_DATABASE_URL is not set; set",
+        ),
+    ],
+)
+def test_dagsters_own_words_work_in_a_fresh_checkout_with_nothing_set(
+    tmp_path: Path, words: str, says: str
+) -> None:
+    fresh = tmp_path / "fresh"
+    subprocess.run(["git", "clone", "--quiet", CHECKOUT, fresh], check=True)
+    said = subprocess.run(
+        [Path(sys.executable).with_name("dagster"), *words.split()],
+        cwd=fresh,
+        env={"PATH": os.defpath, "HOME": str(tmp_path), "PYTHONPATH": str(fresh)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    printed = said.stdout + said.stderr
+    assert says in printed, printed
+    assert (said.returncode == 0) is ("execute" not in words)
+    assert "FILEJOBS_DAGSTER_URL" not in printed
 
 
 def test_both_workspaces_name_the_same_location(monkeypatch: pytest.MonkeyPatch) -> None:

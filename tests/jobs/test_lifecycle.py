@@ -320,7 +320,7 @@ def test_an_interrupt_is_recorded_ends_the_statement_and_goes_on_its_way(
     assert not held(connection, EXCLUSIVE)
     tell(database, given, "canceled")
     record = only_record(connection, given.identity.run_id)
-    assert record["error"] == "Cancelled while it worked (Interrupted)."
+    assert record["error"] == "Cancelled while it worked."
     assert (record["scanned"], record["acted"]) == (3, 2)
 
 

@@ -17,6 +17,7 @@ from filejobs_dagster.ledger.standing import Expectation, Severity, Standing, Wo
 from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.settings.cron import MACROS
 from tests.ledger.records import INSTALLATION, JOB, Run, ago, insert_record, now
 
 if TYPE_CHECKING:
@@ -82,10 +83,48 @@ CASES = [
         "never run",
         "never run",
         "critical",
-        reason="to start it now: dagster job launch -j upload_reservations",
+        reason="to start it now: filejobs run upload_reservations --live",
     ),
     Case("never run with a threshold", "never run", "critical", stale_after=DAY, stale=True),
     Case("never run, not configured", "never run", "silent", configured=False),
+    Case(
+        "a run by hand for one item, after a sweep",
+        "ok",
+        "ok",
+        [ok(9), ok(1, detail=left(ago(hours=3), truncated=True, limited_to=1))],
+        reason="the newest run does not count, since it was limited to 1 and left due items",
+    ),
+    Case(
+        "a run by hand for one item, after a sweep that is too old",
+        "stale",
+        "critical",
+        [ok(30), ok(1, detail=left(ago(hours=3), truncated=True, limited_to=1))],
+        stale_after=DAY,
+        stale=True,
+        behind=False,
+        reason="does not count",
+    ),
+    Case(
+        "a run by hand for one item, and never a sweep",
+        "unknown",
+        "critical",
+        [ok(1, detail=left(ago(hours=3), truncated=True, limited_to=1))],
+        reason="nothing counts as swept",
+    ),
+    Case(
+        "a run by hand for five items that found two",
+        "ok",
+        "ok",
+        [ok(1, detail=left(None, truncated=False, limited_to=5))],
+        reason="last live run collected",
+    ),
+    Case(
+        "a dry look after a sweep",
+        "ok",
+        "ok",
+        [ok(9), ok(1, mode="dry")],
+        reason="the newest run does not count, since it ran dry",
+    ),
     Case(
         "dead letters, and no threshold",
         "behind",
@@ -365,6 +404,45 @@ def test_both_never_run_jobs_raise_with_and_without_a_threshold(
     assert [standing.job for standing in alarming] == [JOB, "audit_seal"]
     assert [standing.stale for standing in alarming] == [True, None]
     assert "by hand" in alarming[1].reason
+
+
+@pytest.mark.parametrize(
+    ("installed", "schedule", "severity", "reason"),
+    [
+        ("0 s", "@hourly", "warning", "no run is recorded yet; its next tick is at"),
+        # Its tick, and what it takes to start, to end and to be recorded.
+        ("2 hours", "@hourly", "critical", "no run is recorded, though its tick has passed"),
+        ("2 hours", "0 0 29 2 *", "warning", "UTC, in "),
+        ("0 s", None, "critical", "it is run by hand; to start it now: filejobs run "),
+    ],
+)
+def test_a_job_that_never_ran_is_a_warning_until_its_first_tick_has_passed(
+    connection: psycopg.Connection,
+    installed: str,
+    schedule: str | None,
+    severity: str,
+    reason: str,
+) -> None:
+    connection.execute(
+        "UPDATE filejobs_migration SET applied_at = now() - %s::interval", (installed,)
+    )
+    cron = None if schedule is None else MACROS.get(schedule, schedule)
+    expected = live(stale_after=HOUR, schedule=cron, by_hand=schedule is None)
+    standing = standing_of(connection, expected)
+    assert (standing.word, standing.severity) == ("never run", severity)
+    assert reason in standing.reason
+    assert standing.alarming
+    assert standing.stale is True, "with a threshold it is stale at once"
+
+
+def test_while_its_first_run_is_at_work_a_job_is_a_warning(connection: psycopg.Connection) -> None:
+    assert standing_of(connection, live(schedule="0 * * * *")).severity == "critical"
+    connection.execute(
+        "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder)"
+        " VALUES ('r', 'test', %s, 'live', 'ui', 'host 4711')",
+        (JOB,),
+    )
+    assert standing_of(connection, live(schedule="0 * * * *")).severity == "warning"
 
 
 def test_the_boundary_of_stale_belongs_to_the_threshold(connection: psycopg.Connection) -> None:

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import psycopg
 import pytest
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
+from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger import mirror as mirror_module
 from filejobs_dagster.ledger.mirror import mirror
+from filejobs_dagster.ledger.standing import standings
 from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.launching import Backfill, cancel_backfill
 from filejobs_dagster.orchestration.reconcile import reconcile
+from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.locks import Lease, run_lock
 from tests.instances import dagster_instance
 
@@ -215,7 +220,74 @@ def test_a_cancelled_run_is_recorded_as_cancelled(code: Code) -> None:
 
     [row] = code.installation.records()
     assert row["detail"]["ended"] == "canceled"
-    assert "Cancelled before it started" in row["error"]
+    assert (
+        "Cancelled before it started: somebody stopped it, and Dagster does not say" in row["error"]
+    )
+
+
+def test_a_backfill_that_was_cancelled_half_way_is_no_failure_of_its_job(code: Code) -> None:
+    """Its days say who, which day and what mode; the standing is what the sweeps say."""
+    code.installation.reserve("files/a")
+    assert code.run(dry_run=False).success
+    reconcile(code.instance, code.installation.settings())
+    days = [f"2026-03-0{day}" for day in range(1, 9)]
+    asked = {"filejobs/mode": "live", "dagster/backfill": "eightday"}
+    code.instance.add_backfill(
+        PartitionBackfill(
+            backfill_id="eightday",
+            status=BulkActionStatus.REQUESTED,
+            from_failure=False,
+            tags=asked,
+            backfill_timestamp=0.0,
+            partition_names=days,
+        )
+    )
+    for day in days[:3]:
+        assert code.run(tags={**asked, "dagster/partition": day}).success
+    job = code.definitions.resolve_job_def("upload_reservations")
+    waiting = [
+        code.instance.create_run_for_job(
+            job,
+            status=dg.DagsterRunStatus.NOT_STARTED,
+            tags={**job.tags, **asked, "dagster/partition": day},
+        )
+        for day in days[3:]
+    ]
+    backfill = Backfill(
+        "eightday",
+        "upload_reservations",
+        "at work",
+        "live",
+        (),
+        datetime.now(timezone.utc),
+        None,
+        "eightday",
+        {},
+    )
+    assert cancel_backfill(code.instance, backfill, "ada@desk")
+    for run in waiting:
+        code.instance.report_run_canceled(run)
+
+    code.sensor("job_run_reconciler")
+
+    rows = {row["detail"]["window"]["covers"]: row for row in code.installation.records()}
+    assert set(rows) == {"everything", *days}
+    for day in days[3:]:
+        assert rows[day]["error"] == (
+            f"Cancelled before it started (it was to run live on the day {day}): its backfill "
+            "eightday was cancelled by ada@desk."
+        )
+        assert rows[day]["detail"]["asked_mode"] == "live"
+        assert rows[day]["mode"] == "dry", "nothing that never started has run live"
+    settings = code.installation.settings()
+    database = Database.of(settings.database)
+    with database.connect("test") as connection, database.transaction(connection) as cursor:
+        [standing] = [
+            each
+            for each in standings(cursor, settings.installation, expectations(settings))
+            if each.configured
+        ]
+    assert (standing.word, standing.severity, standing.consecutive_failures) == ("ok", "ok", 0)
 
 
 def test_a_backlog_that_a_run_cannot_lessen_does_not_start_one_after_the_other(code: Code) -> None:

@@ -96,6 +96,21 @@ def test_a_change_is_reported_at_once(code: Code) -> None:
     assert verdicts[JOB].passed
 
 
+def test_a_newer_run_is_reported_though_the_word_is_the_same(code: Code) -> None:
+    """The web UI greys a verdict that is older than the newest materialization."""
+    code.installation.reserve("files/a")
+    assert code.run(dry_run=False).success
+    record(code)
+    first, cursor = reported(code)
+    assert code.run(dry_run=False).success
+    record(code)
+
+    again, cursor = reported(code, cursor)
+
+    assert first[JOB].metadata["standing"].value == again[JOB].metadata["standing"].value == "ok"
+    assert reported(code, cursor)[0] == {}
+
+
 def test_a_database_that_is_away_turns_everything_red_and_no_secret_is_shown(code: Code) -> None:
     code.installation.database_url = "postgresql://nobody:hunter2secret@127.0.0.1:9/nothing"
 

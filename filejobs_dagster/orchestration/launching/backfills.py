@@ -190,16 +190,21 @@ def backfill_named(instance: dg.DagsterInstance, installation: str, backfill_id:
     return ours
 
 
-def cancel_backfill(instance: dg.DagsterInstance, backfill: Backfill) -> bool:
+def cancel_backfill(instance: dg.DagsterInstance, backfill: Backfill, by: str) -> bool:
     """Ask the daemon to cancel what is left; False when nothing was left to cancel.
 
     Queued runs go at once, the one at work stops within its batch.
+
+    Args:
+        instance: Where the backfill is kept.
+        backfill: As it was when it was found.
+        by: Who cancels it; the records of its runs name them.
     """
     record = instance.get_backfill(backfill.backfill_id)
     if record is None or record.status != BulkActionStatus.REQUESTED:
         return False
     canceling = record.with_status(BulkActionStatus.CANCELING)  # type: ignore[no-untyped-call]
-    instance.update_backfill(canceling)
+    instance.update_backfill(canceling._replace(tags={**record.tags, tags.CANCELLED_BY: by}))
     return True
 
 

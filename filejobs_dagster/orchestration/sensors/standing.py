@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from filejobs_dagster.orchestration.standing_checks import verdicts, words
+from filejobs_dagster.orchestration.standing_checks import newest_runs_of, verdicts, words
 from filejobs_dagster.settings import Loaded
 
 REPEATED_AFTER = timedelta(minutes=10)
@@ -30,15 +30,17 @@ def job_standing_sensor(loaded: Loaded) -> dg.SensorDefinition:
         found = verdicts(loaded)
         now = datetime.now(timezone.utc)
         known: dict[str, Any] = json.loads(context.cursor) if context.cursor else {}
-        said = words(found)
+        said, runs = words(found), newest_runs_of(found)
         news = [
             evaluation
             for evaluation in found
-            if _is_news(known.get(job := evaluation.asset_key.to_user_string()), said[job], now)
+            if _is_news(
+                known.get(job := evaluation.asset_key.to_user_string()), said[job], runs[job], now
+            )
         ]
         for evaluation in news:
             job = evaluation.asset_key.to_user_string()
-            known[job] = {"word": said[job], "at": now.isoformat()}
+            known[job] = {"word": said[job], "run": runs[job], "at": now.isoformat()}
         remembered = {job: known[job] for job in said}
         return dg.SensorResult(
             asset_events=news,
@@ -49,9 +51,14 @@ def job_standing_sensor(loaded: Loaded) -> dg.SensorDefinition:
     return job_standing
 
 
-def _is_news(before: dict[str, str] | None, word: str, now: datetime) -> bool:
+def _is_news(before: dict[str, str] | None, word: str, run: str, now: datetime) -> bool:
+    """Tell whether a verdict is to be reported.
+
+    A newer run is news whatever the word: Dagster greys a verdict that is older than it.
+    """
     return (
         before is None
         or before["word"] != word
+        or before.get("run") != run
         or now - datetime.fromisoformat(before["at"]) >= REPEATED_AFTER
     )
