@@ -7,6 +7,7 @@ its bucket, and which objects live.
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -51,9 +52,18 @@ class Application(Installation):
 
     @classmethod
     def of(cls, name: str, folder: Path, url: str, client: S3Client, s3: EmbeddedS3) -> Application:
-        document = yaml.safe_load((HERE / name / "filejobs.yaml").read_text())
-        (entry,) = document["buckets"].values()
-        made = cls(folder, url, entry["bucket"], client, s3.endpoint_url, document, name)
+        # No two tests have the same bucket.
+        bucket = f"{name}-app-{uuid.uuid4().hex}"
+
+        def read(file: str) -> str:
+            return (HERE / name / file).read_text().replace(f"{name}-app", bucket)
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(read("database.sql").encode())
+        document = yaml.safe_load(read("filejobs.yaml"))
+        entry = document["buckets"]["uploads"]
+        made = cls(folder, url, bucket, client, s3.endpoint_url, document, name)
+        client.create_bucket(Bucket=bucket)
         entry |= {
             "endpoint_url": s3.endpoint_url,
             "region": "us-east-1",
@@ -124,16 +134,10 @@ def application(
     s3_client: S3Client,
     s3_server: EmbeddedS3,
 ) -> Iterator[Application]:
-    name: str = request.param
     with databases.one() as url:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute((HERE / name / "database.sql").read_bytes())
-        made = Application.of(name, tmp_path, url, s3_client, s3_server)
-        s3_client.create_bucket(Bucket=made.bucket)
+        made = Application.of(request.param, tmp_path, url, s3_client, s3_server)
         made.fill()
         yield made
-        # With its marker, which belongs to a database that is gone.
-        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.pop(made.bucket)
 
 
 def unguarded(application: Application, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -174,19 +178,19 @@ ATTEMPTS = {
     "a table is forgotten": Attempt(
         "django",
         lambda it: it.without("invoices"),
-        ("column public.shop_invoice.pdf", "select pdf from public.shop_invoice"),
+        ("'column': 'public.shop_invoice.pdf'", "select pdf from public.shop_invoice"),
         4,
     ),
     "images of the editor are named in HTML alone": Attempt(
         "django",
         lambda it: it.without("rich text of galleries"),
-        ("column public.shop_gallery.body", "whose sql takes the key out of"),
+        ("'column': 'public.shop_gallery.body'", "whose sql takes the key out of"),
         3,
     ),
     "variants that no row names": Attempt(
         "rails",
         lambda it: it.entry.pop("rewrites"),
-        ("column public.active_storage_blobs.key",),
+        ("'column': 'public.active_storage_blobs.key'",),
         8,
     ),
     "variants, and their files' stems as a source of keys": Attempt(
@@ -198,7 +202,7 @@ ATTEMPTS = {
     "variants that no rule leads to their file": Attempt(
         "directus",
         lambda it: (it.without("stems"), it.entry.pop("rewrites"), it.entry.pop("named_elsewhere")),
-        ("column public.directus_files.filename_disk",),
+        ("'column': 'public.directus_files.",),
         36,
     ),
     "folders as a source of keys": Attempt(
@@ -208,7 +212,7 @@ ATTEMPTS = {
         0,
     ),
     "traces are forgotten": Attempt(
-        "mlflow", lambda it: it.without("traces"), ("column public.trace_tags.value",), 1
+        "mlflow", lambda it: it.without("traces"), ("takes the key out of public.",), 1
     ),
 }
 

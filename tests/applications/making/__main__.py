@@ -46,8 +46,9 @@ BUCKETS = {
     "mlflow": ["mlflow-app"],
 }
 WITHOUT_ROWS = {
-    "django": ["django_migrations", "auth_permission", "django_session", "wagtailsearch_*"],
-    "directus": ["directus_migrations", "directus_permissions", "directus_sessions"],
+    "django": ["django_migrations", "auth_permission", "auth_group_permissions"]
+    + ["wagtailcore_group*permission"],
+    "directus": ["directus_migrations", "directus_sessions"],
     "mlflow": [],
     "rails": [],
 }
