@@ -1,4 +1,4 @@
-"""Runs a real application, and keeps what it leaves: its database, its bucket's listing, what is dead.
+"""Runs a real application and keeps what it leaves: database, listing, and what of it is dead.
 
     python -m tests.applications.making rails
     python -m tests.applications.making django   --with ~/venvs/django
@@ -117,7 +117,7 @@ def _use(name: str, where: Path | None, work: Path, environment: dict[str, str])
 @contextmanager
 def _postgres(folder: Path) -> Iterator[int]:
     """A server of Debian's, which has a pg_dump, unlike the embedded one."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
+    programs = str(max(Path("/usr/lib/postgresql").glob("*/bin")))
     as_postgres = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
@@ -126,15 +126,15 @@ def _postgres(folder: Path) -> Iterator[int]:
         port: int = free.getsockname()[1]
     data = folder / "data"
     subprocess.run(
-        [*as_postgres, programs / "initdb", "-D", data, "-A", "trust", "-U", "postgres"]
+        [*as_postgres, f"{programs}/initdb", "-D", str(data), "-A", "trust", "-U", "postgres"]
         + ["-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
         check=True,
         stdout=subprocess.DEVNULL,
     )
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c fsync=off -c timezone=UTC"
-    control = [*as_postgres, programs / "pg_ctl", "-D", data, "-w"]
+    control = [*as_postgres, f"{programs}/pg_ctl", "-D", str(data), "-w"]
     subprocess.run(
-        [*control, "-l", folder / "log", "-o", f"{options} -k {folder}", "start"],
+        [*control, "-l", str(folder / "log"), "-o", f"{options} -k {folder}", "start"],
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -163,8 +163,9 @@ def _dump(port: int, without_rows: list[str]) -> str:
     lines = [
         line
         for line in made.splitlines()
-        if line and not line.startswith(("--", "SET ", "SELECT pg_catalog.set_config", "\\"))
-        and line not in ("CREATE SCHEMA public;",)
+        if line
+        and not line.startswith(("--", "SET ", "SELECT pg_catalog.set_config", "\\"))
+        and line != "CREATE SCHEMA public;"
     ]
     today = time.strftime("%Y-%m-%d", time.gmtime())
     made = re.sub(rf"\b{today}\b", MADE_ON, "\n".join(lines)) + "\n"

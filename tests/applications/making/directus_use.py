@@ -27,17 +27,36 @@ with socket.socket() as free:
 SERVER = f"http://127.0.0.1:{PORT}"
 PASSWORD = "not-a-secret"
 SETTINGS = {
-    **{"HOST": "127.0.0.1", "PORT": str(PORT), "PUBLIC_URL": SERVER, "LOG_LEVEL": "warn"},
-    **{"KEY": "key", "SECRET": "0" * 40, "TELEMETRY": "false", "CACHE_ENABLED": "false"},
-    **{"DB_CLIENT": "pg", "DB_HOST": "127.0.0.1", "DB_PORT": os.environ["DATABASE_PORT"]},
-    **{"DB_DATABASE": "app", "DB_USER": "postgres", "DB_PASSWORD": "x"},
-    **{"ADMIN_EMAIL": "admin@example.com", "ADMIN_PASSWORD": PASSWORD},
-    **{"STORAGE_LOCATIONS": "s3", "STORAGE_S3_DRIVER": "s3", "STORAGE_S3_BUCKET": BUCKET},
-    **{"STORAGE_S3_KEY": os.environ["S3_KEY"], "STORAGE_S3_SECRET": os.environ["S3_SECRET"]},
-    **{"STORAGE_S3_REGION": os.environ["S3_REGION"], "STORAGE_S3_ROOT": "media"},
-    **{"STORAGE_S3_ENDPOINT": os.environ["S3_ENDPOINT"], "STORAGE_S3_FORCE_PATH_STYLE": "true"},
-    **{"TUS_ENABLED": "true", "TUS_CHUNK_SIZE": "5mb", "RATE_LIMITER_ENABLED": "false"},
-    **{"EXTENSIONS_PATH": str(WORK / "extensions"), "WEBSOCKETS_ENABLED": "false"},
+    "HOST": "127.0.0.1",
+    "PORT": str(PORT),
+    "PUBLIC_URL": SERVER,
+    "LOG_LEVEL": "warn",
+    "KEY": "key",
+    "SECRET": "0" * 40,
+    "TELEMETRY": "false",
+    "CACHE_ENABLED": "false",
+    "DB_CLIENT": "pg",
+    "DB_HOST": "127.0.0.1",
+    "DB_PORT": os.environ["DATABASE_PORT"],
+    "DB_DATABASE": "app",
+    "DB_USER": "postgres",
+    "DB_PASSWORD": "x",
+    "ADMIN_EMAIL": "admin@example.com",
+    "ADMIN_PASSWORD": PASSWORD,
+    "STORAGE_LOCATIONS": "s3",
+    "STORAGE_S3_DRIVER": "s3",
+    "STORAGE_S3_BUCKET": BUCKET,
+    "STORAGE_S3_KEY": os.environ["S3_KEY"],
+    "STORAGE_S3_SECRET": os.environ["S3_SECRET"],
+    "STORAGE_S3_REGION": os.environ["S3_REGION"],
+    "STORAGE_S3_ROOT": "media",
+    "STORAGE_S3_ENDPOINT": os.environ["S3_ENDPOINT"],
+    "STORAGE_S3_FORCE_PATH_STYLE": "true",
+    "TUS_ENABLED": "true",
+    "TUS_CHUNK_SIZE": "5mb",
+    "RATE_LIMITER_ENABLED": "false",
+    "EXTENSIONS_PATH": str(WORK / "extensions"),
+    "WEBSOCKETS_ENABLED": "false",
 }
 
 s3 = boto3.client(
@@ -56,8 +75,8 @@ def call(
         sent["Authorization"] = f"Bearer {token}"
     if body is not None and not isinstance(body, bytes):
         body, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
-    request = urllib.request.Request(SERVER + path, data=body, method=method, headers=sent)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+    request = urllib.request.Request(SERVER + path, data=body, method=method, headers=sent)
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.headers, answer.read()
 
 
@@ -87,7 +106,9 @@ def picture(number: int) -> bytes:
     import zlib  # noqa: PLC0415
 
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     rows = (b"\0" + bytes((number * 7 % 255, number * 13 % 255, 80)) * 40) * 30
     head = struct.pack(">IIBBBBB", 40, 30, 8, 2, 0, 0, 0)
@@ -222,7 +243,7 @@ def serve() -> subprocess.Popen[bytes]:
     process = subprocess.Popen([*command, "start"], env=environment, cwd=WORK)
     for _ in range(240):
         try:
-            with urllib.request.urlopen(f"{SERVER}/server/ping"):  # noqa: S310
+            with urllib.request.urlopen(f"{SERVER}/server/ping"):
                 return process
         except OSError:
             time.sleep(1)

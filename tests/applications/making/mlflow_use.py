@@ -62,7 +62,9 @@ def use():
     first, second = client.create_experiment("first"), client.create_experiment("second")
     custom = client.create_experiment("custom", artifact_location=f"s3://{BUCKET}/own/custom")
     runs = [run(first, number) for number in range(6)]
-    runs += [run(second, number) for number in range(3)] + [run(custom, number) for number in (1, 2)]
+    runs += [run(second, number) for number in range(3)] + [
+        run(custom, number) for number in (1, 2)
+    ]
 
     mlflow.set_experiment("first")
     with mlflow.start_run():
