@@ -10,7 +10,7 @@ import json
 import resource
 import time
 import uuid
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -67,7 +67,8 @@ def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
     database = Database(url)
     keys = _keys()
     with closing(database.connect("benchmark")) as connection:
-        rows = _fill(connection, keys, scale.rows_searched)
+        with _patient(connection):
+            rows = _fill(connection, keys, scale.rows_searched)
         bucket = BucketSettings.model_validate(
             {"bucket": "acme", "owns": ["files/"], "min_age": "48h"}
             | {"named_elsewhere": {"max_time": "2h"}}
@@ -82,7 +83,8 @@ def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
                 f"{list(map(str, found.unsearched))}"
             )
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / THOUSAND
-        bare, bare_server = _copied(connection)
+        with _patient(connection):
+            bare, bare_server = _copied(connection)
         naive, of_one, names = _name_by_name(connection, keys)
     ours = Value(rows * COLUMNS / found.seconds, "values/s", "search")
     theirs = Value(of_one * COLUMNS / naive, "values/s", "position() of each name")
@@ -115,6 +117,14 @@ def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
         ),
     )
     surroundings.drop(url)
+
+
+@contextmanager
+def _patient(connection: Connection) -> Iterator[None]:
+    """A transaction whose statements may take minutes."""
+    with connection.transaction():
+        connection.execute("SET LOCAL statement_timeout = 0")
+        yield
 
 
 def _copied(connection: Connection) -> tuple[float, float]:
@@ -173,8 +183,7 @@ def _name_by_name(connection: Connection, keys: list[str]) -> tuple[float, int, 
         "SELECT count(*) FROM (SELECT FROM part_0 LIMIT %s) AS part", (MOST_NAME_BY_NAME,)
     ).fetchone()
     started = time.monotonic()
-    with connection.transaction():
-        connection.execute("SET LOCAL statement_timeout = 0")
+    with _patient(connection):
         statement = _POSITION.format(rows=MOST_NAME_BY_NAME).encode()
         found = connection.execute(statement, ([_name(key) for key in keys],)).fetchall()
     if not found:

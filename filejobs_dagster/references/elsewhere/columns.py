@@ -35,9 +35,9 @@ _OF_DAGSTER = frozenset({
 """Dagster's own tables: the records of our runs stand there, with samples of keys."""
 
 # Types by what is in them: domains as their base, arrays as their elements. The size of a table
-# needs no right, so that an empty one is no matter. Each step is MATERIALIZED and no result is
-# estimated larger than it is: the catalog of an application with a hundred tables, just restored and
-# not analysed, was else read once for each pair of its columns and types, for half a minute.
+# needs no right, so that an empty one is no matter. Each step is MATERIALIZED, and none is thought
+# to be larger than it is: the catalog of an application with a hundred tables, just restored, was
+# else read once for each pair of its columns and types, for a minute.
 _COLUMNS = """
 WITH RECURSIVE plain AS (
     SELECT oid AS type, oid AS base FROM pg_catalog.pg_type WHERE typtype <> 'd'
