@@ -154,6 +154,12 @@ def unguarded(application: Application, monkeypatch: pytest.MonkeyPatch) -> set[
     return application.live - application.keys()
 
 
+def without_rules(application: Application) -> None:
+    application.without("stems")
+    for what in ("rewrites", "named_elsewhere"):
+        del application.entry[what]
+
+
 @dataclass(frozen=True)
 class Attempt:
     """Settings as a team writes them first.
@@ -162,7 +168,8 @@ class Attempt:
         application: Of whom.
         change: What is other than in the careful settings.
         said: What a run says about it.
-        loses: How many living objects the careless version loses.
+        loses: How many living objects the careless version loses; none where a breaker alone stops
+            it, or where they nearly match a row and are kept for that, too.
     """
 
     application: str
@@ -176,7 +183,7 @@ ATTEMPTS = {
         "django",
         lambda it: it.source("manuals").pop("transforms"),
         ("Source 'manuals' names keys of which none lies in", 'transforms: [{prepend: "media/"}]'),
-        9,
+        0,
     ),
     "a table is forgotten": Attempt(
         "django",
@@ -193,8 +200,8 @@ ATTEMPTS = {
     "variants that no row names": Attempt(
         "rails",
         lambda it: it.entry.pop("rewrites"),
-        ("'column': 'public.active_storage_blobs.key'",),
-        8,
+        ("'ambiguous': 8",),
+        0,
     ),
     "the blobs of another service": Attempt(
         "rails",
@@ -210,7 +217,7 @@ ATTEMPTS = {
     ),
     "variants that no rule leads to their file": Attempt(
         "directus",
-        lambda it: [it.entry.pop(what) for what in ("rewrites", "named_elsewhere")],
+        without_rules,
         ("'column': 'public.directus_files.",),
         36,
     ),
@@ -226,6 +233,7 @@ ATTEMPTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("application", "attempt"),
     [pytest.param(it.application, it, id=name) for name, it in ATTEMPTS.items()],
