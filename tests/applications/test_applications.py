@@ -218,7 +218,7 @@ ATTEMPTS = {
     "variants that no rule leads to their file": Attempt(
         "directus",
         without_rules,
-        ("'column': 'public.directus_files.",),
+        ("blocked by named_elsewhere", "which is no source, names"),
         36,
     ),
     "folders as a source of keys": Attempt(
