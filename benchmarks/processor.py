@@ -28,10 +28,11 @@ def own_and_server_seconds(*connections: psycopg.Connection[Any]) -> float:
     The difference of two calls is what the work in between took, checkpoints and vacuum aside,
     which PostgreSQL leaves to other processes. The server must run on this machine.
     """
-    return time.process_time() + sum(map(_server_seconds, connections))
+    return time.process_time() + sum(map(server_seconds, connections))
 
 
-def _server_seconds(connection: psycopg.Connection[Any]) -> float:
+def server_seconds(connection: psycopg.Connection[Any]) -> float:
+    """Processor seconds until now of a connection's server process, on this machine."""
     content = Path(f"/proc/{connection.info.backend_pid}/stat").read_text(encoding="utf-8")
     # The name may hold spaces and parentheses; nothing behind the last one does.
     fields = content.rpartition(")")[2].split()

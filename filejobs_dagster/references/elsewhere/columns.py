@@ -35,7 +35,9 @@ _OF_DAGSTER = frozenset({
 """Dagster's own tables: the records of our runs stand there, with samples of keys."""
 
 # Types by what is in them: domains as their base, arrays as their elements. The size of a table
-# needs no right, so that an empty one is no matter.
+# needs no right, so that an empty one is no matter. Each step is MATERIALIZED, and none is thought
+# to be larger than it is: the catalog of an application with a hundred tables, just restored, was
+# else read once for each pair of its columns and types, for a minute.
 _COLUMNS = """
 WITH RECURSIVE plain AS (
     SELECT oid AS type, oid AS base FROM pg_catalog.pg_type WHERE typtype <> 'd'
@@ -43,7 +45,7 @@ WITH RECURSIVE plain AS (
     SELECT above.oid, plain.base
       FROM pg_catalog.pg_type AS above JOIN plain ON above.typbasetype = plain.type
      WHERE above.typtype = 'd'
-), kind AS (
+), kind AS MATERIALIZED (
     SELECT type, typrelid,
            CASE WHEN typname = 'bytea' THEN 'bytes'
                 WHEN typname = 'hstore' THEN 'quoted'
@@ -57,14 +59,14 @@ WITH RECURSIVE plain AS (
                 THEN 'text' END AS kind,
            CASE WHEN typcategory = 'A' THEN typelem END AS element
       FROM plain JOIN pg_catalog.pg_type ON pg_type.oid = base
-), shape AS (
+), shape AS MATERIALIZED (
     SELECT kind.type, kind.typrelid, kind.kind, of.kind AS of_kind, of.typrelid AS of_typrelid
       FROM kind LEFT JOIN kind AS of ON of.type = kind.element
-), nested AS (
-    SELECT attrelid
+), nested AS MATERIALIZED (
+    SELECT DISTINCT attrelid
       FROM pg_catalog.pg_attribute JOIN shape ON shape.type = atttypid
      WHERE attnum > 0 AND NOT attisdropped AND coalesce(kind, of_kind || '[]') <> 'text'
-), searched AS (
+), searched AS MATERIALIZED (
     SELECT type,
            CASE WHEN of_kind = 'bytes'
                   OR coalesce(nullif(typrelid, 0), of_typrelid) IN (SELECT attrelid FROM nested)

@@ -52,6 +52,9 @@ _SHORTEST_DIGEST = 32
 TAIL, STEM, WORD, FOLDER = "name", "name without extension", "word", "folder"
 """What of a key a needle is."""
 
+_NOTHING = "\x00"
+"""Instead of the segment behind: only a value that ends there names what lies below."""
+
 _SEPARATORS = (b"\\\\/", b"\\/", b"/", b"%252f", b"%2f", b"&#x2f;", b"&#47;", b"\\\\", b"\\")
 _RUN = re.compile(rb"[0-9a-z._-]*")
 _RUN_AT_END = re.compile(rb"[0-9a-z._-]*\Z")
@@ -216,10 +219,12 @@ class _Name:
             if any(word == self._segments[place] for _, word, _ in words):
                 continue
             folder = "/".join(self._segments[: place + 1])
+            # A value that goes on with a folder is judged by the needle of that folder.
+            following = after if place + 1 == last else _NOTHING
             if "/" in folder and _says_something(folder):
-                yield folder, FOLDER, "", after
+                yield folder, FOLDER, "", following
             elif self.prefix:
-                yield self.prefix + folder, FOLDER, "", after
+                yield self.prefix + folder, FOLDER, "", following
 
     def _in_front_of(self, tail: str) -> str:
         count = tail.count("/") + 1
