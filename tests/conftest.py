@@ -143,9 +143,11 @@ def template_database(postgres_server: EmbeddedPostgres) -> str:
 
 
 @pytest.fixture(scope="session")
-def databases(postgres_server: EmbeddedPostgres, template_database: str) -> Databases:
+def databases(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[Databases]:
     """The worker's migrated databases, for who needs one for longer or shorter than a test."""
-    return Databases(postgres_server, template_database)
+    made = Databases(postgres_server, template_database)
+    yield made
+    made.close()
 
 
 @pytest.fixture
