@@ -66,11 +66,12 @@ conformance: ready ## Delete from real S3 implementations, Ceph and SeaweedFS, a
 		--group seaweedfs
 	@$(BIN)/python -m pytest -rs -m conformance tests/conformance $(ARGS)
 
+# Mostly they wait for daemons, so there are more of them at once than processors.
 # Skipped where Chromium is not installed, unless FILEJOBS_PROMISED_CHROMIUM=1 says that it is.
 browser: ready ## Use the web UI as an operator does, in a real browser, and keep a picture of each page.
 	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt \
 		--group browser
-	@$(BIN)/python -m pytest -rs -m browser tests/browser $(ARGS)
+	@$(BIN)/python -m pytest -n 3 -rs -m browser tests/browser $(ARGS)
 
 lint: ready ## Check style, format and strict types.
 	@$(BIN)/ruff check .

@@ -25,6 +25,7 @@ RECORD = (
 def pool(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[Databases]:
     pool = Databases(postgres_server, template_database)
     yield pool
+    pool.close()
     for name in pool.clean:
         postgres_server.drop_database(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import functools
 import hashlib
 from datetime import datetime, timezone
@@ -22,6 +23,7 @@ from filejobs_dagster.objects.errors import BucketUnavailable, described, status
 if TYPE_CHECKING:
     import botocore.session
     from botocore.awsrequest import AWSRequest
+    from botocore.hooks import HierarchicalEmitter
     from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
 
@@ -110,10 +112,10 @@ def make_client(bucket: BucketAccess) -> S3Client:
     # of what our definitions add to every start of Dagster's processes.
     import boto3.session  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
-    from botocore.session import get_session  # noqa: PLC0415
+    from botocore.session import Session  # noqa: PLC0415
 
     # A session of its own: credentials and configuration are read anew for each client.
-    core = get_session()
+    core = Session(event_hooks=copy.copy(_hooks()), include_builtin_handlers=False)
     session = boto3.session.Session(botocore_session=core)
     # Not before: boto3 adds a path of its own to the reader that it finds, once a session.
     core.register_component("data_loader", _descriptions(core.get_config_variable("data_path")))
@@ -217,6 +219,17 @@ def _descriptions(data_path: str | None) -> Loader:
     from botocore.loaders import create_loader  # noqa: PLC0415 (see make_client)
 
     return create_loader(data_path)
+
+
+@functools.lru_cache(maxsize=1)
+def _hooks() -> HierarchicalEmitter:
+    """Return botocore's own hooks, to be copied: registering them is half of a session."""
+    from botocore.hooks import HierarchicalEmitter  # noqa: PLC0415 (see make_client)
+    from botocore.session import Session  # noqa: PLC0415
+
+    hooks = HierarchicalEmitter()
+    Session(event_hooks=hooks)
+    return hooks
 
 
 def _region_for(bucket: BucketAccess, core: botocore.session.Session) -> str | None:

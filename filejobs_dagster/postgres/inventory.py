@@ -300,8 +300,9 @@ def told(found: Sequence[Change]) -> str:
 def _compared(
     wanted: Sequence[Thing], there: Mapping[tuple[str, str, str], Thing], schema: str
 ) -> Iterator[Change]:
+    refusing = {each.table for each in wanted if each.kind in _REFUSING and each.key in there}
     tables = [thing for thing in wanted if thing.kind == TABLE]
-    others = {table.name for table in tables if _is_another(table, wanted, there)}
+    others = {table.name for table in tables if _is_another(table, there, refusing)}
     for thing in sorted(wanted, key=lambda thing: (KINDS.index(thing.kind), thing.key)):
         if thing.table in others and thing.kind != TABLE:
             # Nothing else of that table can be right, and once said is enough.
@@ -318,14 +319,11 @@ def _compared(
 
 
 def _is_another(
-    table: Thing, wanted: Sequence[Thing], there: Mapping[tuple[str, str, str], Thing]
+    table: Thing, there: Mapping[tuple[str, str, str], Thing], refusing: set[str]
 ) -> bool:
     """Whether under the name of a table lies nothing, no table, or one that was made by hand."""
     found = there.get(table.key)
-    if found is None or not found.facts["ordinary"]:
-        return True
-    refusing = [each for each in wanted if each.table == table.name and each.kind in _REFUSING]
-    return not any(each.key in there for each in refusing)
+    return found is None or not found.facts["ordinary"] or table.name not in refusing
 
 
 _REFUSING = ("trigger", "rule", "constraint")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise
@@ -47,6 +48,8 @@ _LOOKED_AT = 50
 _BEFORE_ALL = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
+# Each look at the settings, and each tick of a schedule, asks the same few.
+@functools.lru_cache(maxsize=256)
 def checked_cron(text: str) -> str:
     """Check a cron expression, and return it with single spaces.
 
@@ -75,8 +78,11 @@ def shortest_pause(said: Any) -> timedelta | None:
         expression = checked_cron(said) if isinstance(said, str) else None
     except PydanticCustomError:
         return None
-    if expression is None:
-        return None
+    return None if expression is None else _pause(expression)
+
+
+@functools.lru_cache(maxsize=256)
+def _pause(expression: str) -> timedelta | None:
     moments = list(islice(CronSim(MACROS.get(expression, expression), _BEFORE_ALL), _LOOKED_AT))
     return min((later - earlier for earlier, later in pairwise(moments)), default=None)
 

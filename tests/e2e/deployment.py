@@ -34,6 +34,14 @@ CHECKOUT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
 MODULE = "filejobs_dagster.definitions"
 
+HURRIED = "tests.e2e.hurried"
+HURRIED_DAEMON = (
+    "from dagster._daemon import cli, controller; "
+    "controller.DEFAULT_DAEMON_INTERVAL_SECONDS = 5; "
+    "cli.main()"
+)
+"""`dagster-daemon`, which would look at backfills once in half a minute."""
+
 
 @dataclass
 class Deployment:
@@ -131,7 +139,7 @@ class Deployment:
         process = self.start(
             [
                 str(SCRIPTS / "dagster"), "api", "grpc", "-h", "127.0.0.1", "-p", str(self.port),
-                "-m", MODULE, "--location-name", "filejobs",
+                "-m", HURRIED, "--location-name", "filejobs",
             ],
             "code-server.log",
         )  # fmt: skip
@@ -180,9 +188,8 @@ class Deployment:
         return address
 
     def start_daemon(self) -> subprocess.Popen[bytes]:
-        return self.start(
-            [str(SCRIPTS / "dagster-daemon"), "run", "-w", str(self.workspace())], "daemon.log"
-        )
+        command = [sys.executable, "-c", HURRIED_DAEMON, "run", "-w", str(self.workspace())]
+        return self.start(command, "daemon.log")
 
     def log(self, name: str) -> str:
         path = self.installation.folder / name

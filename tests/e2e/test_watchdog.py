@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
 
-# A tick a minute, on a machine that may be slow.
+# On a machine that may be slow.
 LONG = 180
 
 

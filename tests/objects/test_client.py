@@ -191,6 +191,22 @@ def test_many_clients_leave_nothing_behind_in_what_they_share() -> None:
     assert shared.search_paths == before
 
 
+def test_a_hook_of_one_client_reaches_no_other(scripted: ScriptedS3) -> None:
+    bucket = BucketForTests(endpoint_url=scripted.address)
+    scripted.script = lambda _request: Answer(200)
+    heard: list[object] = []
+
+    def hear(**event: object) -> None:
+        heard.append(event["event_name"])
+
+    first = make_client(bucket)
+    first.meta.events.register("before-send.s3", hear)
+    check_access(make_client(bucket), "acme")
+    assert heard == []
+    check_access(first, "acme")
+    assert heard == ["before-send.s3.HeadBucket"]
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:9000", "http://", "not an address"])
 def test_an_address_that_is_none_is_refused_before_anything_is_sent(address: str) -> None:
     with pytest.raises(BucketUnavailable, match="with http:// or https://"):
