@@ -397,10 +397,7 @@ REFUSALS: Mapping[str, tuple[str, str]] = {
             "the database's clock and that of the pins' place are more than five minutes apart; of "
             "a place without a clock, that of the machine of the run"
         ),
-        (
-            "set the one that is wrong; what was written under it stays a finding and stops "
-            "nothing"
-        ),
+        ("set the one that is wrong; what was written under it stays a finding and stops nothing"),
     ),
     "KEY_UNKNOWN": (
         "the verifier would not believe the key that signs",
