@@ -121,8 +121,8 @@ DECLARE
     caller      name := CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none'
                              THEN session_user
                              ELSE pg_catalog.current_setting('role')::pg_catalog.name END;
-    jobs_own    text := '^(audit|bucket|database|deleted_file|multipart|objects|run|run_history'
-                        '|storage_orphans|table_retention|upload|upload_reservation)[.]';
+    jobs_own    text := '^(audit|bucket|database|deleted_file|multipart|objects|rows|run'
+                        '|run_history|storage_orphans|table_retention|upload|upload_reservation)[.]';
     beginning   bytea;
     quoted      integer;
     of_chain    text;

@@ -32,6 +32,7 @@ _READS_ALL = "Seq Scan on orphan_candidate"
 def test_renewing_a_portion_reads_no_other_candidates(database_url: str, analyzed: bool) -> None:
     keys = [b"files/%012d" % number for number in range(9_000, 9_000 + PORTION)]
     values = {
+        "job": "storage_orphans",
         "bucket": "uploads",
         "fingerprint": "rules",
         "run_id": "this run",
