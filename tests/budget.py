@@ -41,8 +41,10 @@ class Budget:
         """Say in the report what was used since the one before it; xdist carries it on."""
         report = yield
         now = processor_seconds()
+        # A process that is about to end is at times not listed, and is back in the next look: what
+        # seems to have been given back was not used a second time.
         vars(report)["processor_seconds"] = max(0.0, now - self._before)
-        self._before = now
+        self._before = max(self._before, now)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
