@@ -8,7 +8,8 @@ What is searched for decides what is found, and not how: a uuid column names
 - by each long word in it (uuid with and without dashes, digest, also one cut by slashes), whoever
   else has it: a row that names a folder keeps what lies below;
 - by each folder above it: a value that goes on from there names the key while it may be a spelling
-  of the way to it, whether it ends above the key (a folder) or leaves a part open (a template),
+  of the way to it, whether it ends above the key (a folder) or leaves a part open (a template);
+- by the name of a file that is a folder of its key: `variants/t/cat.jpg/100.webp`;
 
 and each of these as it is, percent-encoded, escaped as JSON (once and twice) and as HTML, composed
 and decomposed, in both cases.
@@ -50,6 +51,9 @@ _WORD = re.compile(r"[A-Za-z0-9]{16,}")
 _CUT_DIGEST = re.compile(r"(?i)(?<![^/])(?:[0-9a-f]{1,8}/)+[0-9a-f]{16,}")
 _HEX = re.compile(r"(?i)(?:[0-9a-f]{2}){16,64}")
 _NO_PROSE = re.compile(r"\d|[a-z][A-Z]")
+_MEDIA = re.compile(
+    r"(?i)\.(?:avif|bmp|docx?|gif|heic|jpe?g|m4[av]|mkv|mov|mp[34]|ogg|pdf|png|svg|tiff?|wav|web[mp])\Z"
+)
 _LONG_SEGMENT = 16
 _SHORTEST_DIGEST = 32
 
@@ -237,6 +241,13 @@ class _Name:
                 yield folder, FOLDER, "", rest
             elif self.prefix:
                 yield self.prefix + folder, FOLDER, "", rest
+            if place and _MEDIA.search(self._segments[place]):
+                # A folder of what is derived from a file of that name.
+                start = place - (not _says_something(self._segments[place]))
+                name = "/".join(self._segments[start : place + 1])
+                before = self._segments[start - 1] if start > 1 else ""
+                if start and _says_something(name):
+                    yield name, FOLDER, before, rest
 
     def _in_front_of(self, tail: str) -> str:
         count = tail.count("/") + 1
