@@ -62,6 +62,9 @@ TAIL, STEM, WORD, FOLDER = "name", "name without extension", "word", "folder"
 
 _SEPARATORS = (b"\\\\/", b"\\/", b"/", b"%252f", b"%2f", b"&#x2f;", b"&#47;", b"\\\\", b"\\")
 _RUN = re.compile(rb"[0-9a-z._-]*")
+_PLAIN_WAY = re.compile(
+    rb"((?:/(?!\.{1,2}(?![0-9a-z._-]))[0-9a-z._-]+)+)(?:[\x00-\x20\"'<>?#,;|)}\]]|\Z)"
+)
 _RUN_AT_END = re.compile(rb"[0-9a-z._-]*\Z")
 _ENDS_A_TOKEN = re.compile(rb"[\x00-\x20\"'`<>?#,;|(){}\[\]]|&(?:quot|amp|lt|gt|#x27|#39);")
 # `seg_%03d.ts`, `seg_$Number$.m4s`, `thumb_*.jpg`, `:style/:name`; `thumb_{size}.jpg` ends a token.
@@ -120,18 +123,25 @@ class Needle:
                 return ()
         named, self.keys = self.keys, []
         if self.by_rest:
-            rest = _way_behind(value, start, end)
-            ways = [b""]
-            for segment in rest[:1] if self.kind == WORD else rest:
-                further = [b"/" + beginning for beginning in _may_begin_as(segment)]
-                ways = [way + it for way in ways for it in further if way + it in self.by_rest]
-            for way in ways:
+            for way in self._ways(value, start, end):
                 named = [*named, *self.by_rest[way]]
                 # With it goes all that lies below.
                 del self.by_rest[way]
             if not self.by_rest.get(b""):
                 self.by_rest = {}
         return named
+
+    def _ways(self, value: bytes, start: int, end: int) -> list[bytes]:
+        plain = _PLAIN_WAY.match(value, end)
+        # Most values; the other way leads to the same, ten times as slowly.
+        if plain and plain.end() - end < LONGEST_CONTEXT and not plain[1].endswith(_PLAYLISTS):
+            way = plain[1] if self.kind != WORD else b"/" + plain[1].split(b"/", 2)[1]
+            return [way] if way in self.by_rest else []
+        rest, ways = _way_behind(value, start, end), [b""]
+        for segment in rest[:1] if self.kind == WORD else rest:
+            further = [b"/" + beginning for beginning in _may_begin_as(segment)]
+            ways = [way + it for way in ways for it in further if way + it in self.by_rest]
+        return ways
 
     def _stands_for_itself(self, value: bytes, start: int, end: int) -> bool:
         if self.kind == FOLDER:

@@ -151,6 +151,7 @@ WAYS_TO_A_FOLDER = (
     ("files/t/albums/2026/11/1.jpg", "files/t/albums/2026%2F11%2F"),
     ("files/t/albums/2026/11/1.jpg", "files/t%2Falbums/2026/11/"),
     ("files/t/albums/2026/11/1.jpg", "files/t/albums/./x/..//2026/11/"),
+    ("files/t/albums/2026/11/1.jpg", "files/t/albums/2026/."),
     # with a part that is left open
     ("files/t/albums/2026/11/1.jpg", "arn:aws:s3:::bucket/files/t/albums/2026/11/*"),
     ("files/t/albums/2026/11/1.jpg", "files/t/albums/2026/11/%"),
@@ -191,6 +192,7 @@ def test_a_folder_is_named_however_the_way_from_one_above_it_is_spelled(
     assert missed == []
     # CONTROL: by the forms of each folder alone, they are taken for dead.
     monkeypatch.setattr(forms, "_ways", by_exact_folders_only)
+    monkeypatch.setattr(forms, "_PLAIN_WAY", re.compile(b"(?!)"))
     monkeypatch.setattr(forms, "_way_behind", next_segment_as_it_is)
     kept = [(key, value) for key, value in WAYS_TO_A_FOLDER if named([key], value)]
     assert kept == []
@@ -234,6 +236,7 @@ def test_a_value_that_goes_on_to_another_object_names_none_of_its_folders(
         return way_behind(*said)[:1]
 
     way_behind = forms._way_behind
+    monkeypatch.setattr(forms, "_PLAIN_WAY", re.compile(b"(?!)"))
     monkeypatch.setattr(forms, "_way_behind", next_only)
     assert sum(bool(named([key], value)) for key, value in OTHERS) >= len(OTHERS) - 1
 
