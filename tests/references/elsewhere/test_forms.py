@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -239,6 +240,21 @@ def test_a_value_that_goes_on_to_another_object_names_none_of_its_folders(
     monkeypatch.setattr(forms, "_PLAIN_WAY", re.compile(b"(?!)"))
     monkeypatch.setattr(forms, "_way_behind", next_only)
     assert sum(bool(named([key], value)) for key, value in OTHERS) >= len(OTHERS) - 1
+
+
+PLAIN_WAYS = st.lists(
+    st.sampled_from(["folder", "a", "b.c", ".", "..", "...", "x_1-y", "play.m3u8"]), max_size=4
+).map("/".join)
+
+
+@given(PLAIN_WAYS, PLAIN_WAYS, st.sampled_from(["", "/", "//", '"', " a", "?a", "*", "{n}"]))
+def test_a_plain_way_is_looked_up_at_once_with_the_same_result(
+    way: str, other: str, behind: str
+) -> None:
+    key, value = f"files/folder/{way}/name.jpg", f"files/folder/{other}{behind}"
+    found = named([key], value)
+    with patch.object(forms, "_PLAIN_WAY", re.compile(b"(?!)")):
+        assert named([key], value) == found
 
 
 def test_a_name_that_several_candidates_have_is_looked_for_with_its_folder() -> None:
