@@ -7,6 +7,7 @@ its bucket, and which objects live.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -24,7 +25,7 @@ from filejobs_dagster.door.sources import Sources
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansSettings
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.references.elsewhere import columns
+from filejobs_dagster.references.elsewhere import columns, forms
 from tests.installation import Installation
 from tests.jobs.conftest import Collector
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS, Sweeper
@@ -286,3 +287,25 @@ def test_with_careful_settings_all_that_is_dead_goes_and_nothing_that_lives(
     listed = application.live | gone | application.dead("kept")
     assert application.keys() == listed - gone
     assert outcome.acted == len(application.dead()), outcome.detail
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ["django"], indirect=True)
+def test_by_the_next_folder_alone_a_month_of_photos_keeps_what_is_dead(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way_behind = forms._way_behind
+
+    def next_only(*said: Any) -> list[bytes]:
+        return way_behind(*said)[:1]
+
+    monkeypatch.setattr(forms, "_PLAIN_WAY", re.compile(b"(?!)"))
+    monkeypatch.setattr(forms, "_way_behind", next_only)
+    for _ in range(2):
+        outcome = application.sweep()
+        assert outcome.ok, outcome.error
+    # CONTROL: with the whole way they go, as in the test above.
+    month = "media/products/2026/11/"
+    kept = {key for key in application.dead() if key.startswith(month)}
+    assert len(kept) == 6
+    assert application.dead() & application.keys() == kept

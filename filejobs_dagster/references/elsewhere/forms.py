@@ -7,7 +7,9 @@ What is searched for decides what is found, and not how: a uuid column names
 - by the name without its extension, when that is long;
 - by each long word in it (uuid with and without dashes, digest, also one cut by slashes), whoever
   else has it: a row that names a folder keeps what lies below;
-- by each folder above it,
+- by each folder above it: a value that goes on from there names the key while it may be a spelling
+  of the way to it, whether it ends above the key (a folder) or leaves a part open (a template);
+- by the name of a file that is a folder of its key: `variants/t/cat.jpg/100.webp`;
 
 and each of these as it is, percent-encoded, escaped as JSON (once and twice) and as HTML, composed
 and decomposed, in both cases.
@@ -21,7 +23,8 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ UNMISTAKABLE = 24
 LONGEST_CONTEXT = 400
 """Bytes before and after a hit that are looked at."""
 
+_Text = TypeVar("_Text", str, bytes)
+
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]+")
 _LETTER = re.compile(r"[^\W\d_]")
 _UUID = re.compile(r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -46,19 +51,28 @@ _WORD = re.compile(r"[A-Za-z0-9]{16,}")
 _CUT_DIGEST = re.compile(r"(?i)(?<![^/])(?:[0-9a-f]{1,8}/)+[0-9a-f]{16,}")
 _HEX = re.compile(r"(?i)(?:[0-9a-f]{2}){16,64}")
 _NO_PROSE = re.compile(r"\d|[a-z][A-Z]")
+_MEDIA = re.compile(
+    r"(?i)\.(?:avif|bmp|docx?|gif|heic|jpe?g|m4[av]|mkv|mov|mp[34]|ogg|pdf|png|svg|tiff?|wav|web[mp])\Z"
+)
 _LONG_SEGMENT = 16
 _SHORTEST_DIGEST = 32
 
 TAIL, STEM, WORD, FOLDER = "name", "name without extension", "word", "folder"
 """What of a key a needle is."""
 
-_NOTHING = "\x00"
-"""Instead of the segment behind: only a value that ends there names what lies below."""
-
 _SEPARATORS = (b"\\\\/", b"\\/", b"/", b"%252f", b"%2f", b"&#x2f;", b"&#47;", b"\\\\", b"\\")
 _RUN = re.compile(rb"[0-9a-z._-]*")
+_PLAIN_WAY = re.compile(
+    rb"((?:/(?!\.{1,2}(?![0-9a-z._-]))[0-9a-z._-]+)+)(?:[\x00-\x20\"'<>?#,;|)}\]]|\Z)"
+)
 _RUN_AT_END = re.compile(rb"[0-9a-z._-]*\Z")
 _ENDS_A_TOKEN = re.compile(rb"[\x00-\x20\"'`<>?#,;|(){}\[\]]|&(?:quot|amp|lt|gt|#x27|#39);")
+# `seg_%03d.ts`, `seg_$Number$.m4s`, `thumb_*.jpg`, `:style/:name`; `thumb_{size}.jpg` ends a token.
+_OPEN = re.compile(rb"\*|\$(?=[a-z0-9_(]|\Z)|%(?![0-9a-f]{2})|%[01][0-9a-f]|\A:(?=[a-z])")
+# As code and expressions write a character: not the slash that a backslash may be.
+_ESCAPED = re.compile(rb"\\+(?:x[0-9a-f]{2}|u[0-9a-f]{4}|[!#$()*+,.:;=?@\[\]^{|}~ -])")
+_END_OF_LINE = re.compile(rb"\\+[nrt]")
+_PLAYLISTS = (b".m3u8", b".mpd")
 _IN_A_NAME = frozenset("-_")
 _LONGEST_CHARACTER = 4
 # What stands around a name, escaped: / \ " ' < > = & : , ; | ( [ { # ? and the ends of lines.
@@ -76,22 +90,23 @@ class Needle:
         before: The segment in front, where the pattern begins a segment that has one below what is
             owned; empty otherwise.
         keys: Candidates, by their place, of which it says enough by itself.
-        by_next: Candidates by how the segment begins that follows in their key (`_beginning`):
-            what goes on otherwise names another object of that folder.
+        by_rest: Candidates by the way that follows in their key, as far as each folder of it and
+            to its end, of each segment how it begins (`_beginning`), with a slash in front: what
+            goes on otherwise names another object below.
     """
 
     kind: str
     before: str
     keys: list[int] = field(default_factory=list)
-    by_next: dict[bytes, list[int]] = field(default_factory=dict)
+    by_rest: dict[bytes, list[int]] = field(default_factory=dict)
 
     @property
     def is_spent(self) -> bool:
         """True when there is no candidate left that it could name."""
-        return not self.keys and not self.by_next
+        return not self.keys and not self.by_rest
 
     def take(self, value: bytes, start: int, end: int) -> Iterable[int]:
-        """Which candidates a hit names, each only once; none where it looks like them by accident.
+        """Which candidates a hit names; none where it looks like them by accident.
 
         In doubt it names them: an object that is kept for nothing costs less than one that is lost.
 
@@ -107,15 +122,26 @@ class Needle:
             if other and not _may_end_as(other, self.before):
                 return ()
         named, self.keys = self.keys, []
-        if self.by_next:
-            following = _segment_after(value, end)
-            if not following:
-                named = [*named, *(place for some in self.by_next.values() for place in some)]
-                self.by_next = {}
-            else:
-                for beginning in _may_begin_as(following):
-                    named = [*named, *self.by_next.pop(beginning, ())]
+        if self.by_rest:
+            for way in self._ways(value, start, end):
+                named = [*named, *self.by_rest[way]]
+                # With it goes all that lies below.
+                del self.by_rest[way]
+            if not self.by_rest.get(b""):
+                self.by_rest = {}
         return named
+
+    def _ways(self, value: bytes, start: int, end: int) -> list[bytes]:
+        plain = _PLAIN_WAY.match(value, end)
+        # Most values; the other way leads to the same, ten times as slowly.
+        if plain and plain.end() - end < LONGEST_CONTEXT and not plain[1].endswith(_PLAYLISTS):
+            way = plain[1] if self.kind != WORD else b"/" + plain[1].split(b"/", 2)[1]
+            return [way] if way in self.by_rest else []
+        rest, ways = _way_behind(value, start, end), [b""]
+        for segment in rest[:1] if self.kind == WORD else rest:
+            further = [b"/" + beginning for beginning in _may_begin_as(segment)]
+            ways = [way + it for way in ways for it in further if way + it in self.by_rest]
+        return ways
 
     def _stands_for_itself(self, value: bytes, start: int, end: int) -> bool:
         if self.kind == FOLDER:
@@ -155,15 +181,16 @@ class Needles:
         for place, name in enumerate(names):
             parts = list(name.parts(tails, stems))
             self.whole_only += all(text == name.key for text, kind, *_ in parts if kind != FOLDER)
-            for text, kind, before, after in parts:
+            for text, kind, before, rest in parts:
                 needle = found.get((text, kind, before))
                 if needle is None:
                     needle = found[text, kind, before] = Needle(kind, before)
                 # What is encoded in the key may stand decoded in a value.
-                if after and "%" not in after:
-                    needle.by_next.setdefault(_beginning(after), []).append(place)
-                else:
+                if not rest or "%" in rest[0]:
                     needle.keys.append(place)
+                    continue
+                for way in _ways(rest):
+                    needle.by_rest.setdefault(way, []).append(place)
         by_pattern: dict[bytes, tuple[Needle, ...]] = {}
         for (text, kind, _), needle in found.items():
             only, forms = (needle,), forms_of(text)
@@ -204,27 +231,33 @@ class _Name:
 
     def parts(
         self, tails: Counter[str], stems: Counter[str]
-    ) -> Iterator[tuple[str, str, str, str]]:
-        """(text, kind, segment in front, segment behind) of everything to look for."""
+    ) -> Iterator[tuple[str, str, str, list[str]]]:
+        """(text, kind, segment in front, segments behind) of everything to look for."""
         last, words = len(self._segments) - 1, list(self._words())
         for _, word, after in words:
-            yield word, WORD, "", after
+            yield word, WORD, "", [after] if after else []
         # Whatever holds the last segment then holds its word.
         if not any(place == last for place, *_ in words):
             tail = next((it for it in self.tails if tails[it] == 1), self.key)
-            yield tail, TAIL, self._in_front_of(tail), ""
+            yield tail, TAIL, self._in_front_of(tail), []
             if self.stem and stems[self.stem] == 1:
-                yield self.stem, STEM, self._segments[-2] if last else "", ""
-        for place, after in enumerate(self._segments[1:]):
+                yield self.stem, STEM, self._segments[-2] if last else "", []
+        for place in range(last):
             if any(word == self._segments[place] for _, word, _ in words):
                 continue
             folder = "/".join(self._segments[: place + 1])
-            # A value that goes on with a folder is judged by the needle of that folder.
-            following = after if place + 1 == last else _NOTHING
+            rest = self._segments[place + 1 :]
             if "/" in folder and _says_something(folder):
-                yield folder, FOLDER, "", following
+                yield folder, FOLDER, "", rest
             elif self.prefix:
-                yield self.prefix + folder, FOLDER, "", following
+                yield self.prefix + folder, FOLDER, "", rest
+            if place and _MEDIA.search(self._segments[place]):
+                # A folder of what is derived from a file of that name.
+                start = place - (not _says_something(self._segments[place]))
+                name = "/".join(self._segments[start : place + 1])
+                before = self._segments[start - 1] if start > 1 else ""
+                if start and _says_something(name):
+                    yield name, FOLDER, before, rest
 
     def _in_front_of(self, tail: str) -> str:
         count = tail.count("/") + 1
@@ -329,21 +362,53 @@ def _segment_before(value: bytes, start: int) -> bytes:
     return b""
 
 
-def _segment_after(value: bytes, end: int) -> bytes:
-    """The segment behind a place, when a slash stands between; empty otherwise."""
-    behind = value[end : end + LONGEST_CONTEXT]
-    for separator in _SEPARATORS:
-        if behind.startswith(separator):
-            token = behind[len(separator) :]
-            over = _ENDS_A_TOKEN.search(token)
-            return _apart(token[: over.start()] if over else token)[0]
-    return b""
+def _way_behind(value: bytes, start: int, end: int) -> list[bytes]:
+    """The segments behind a needle, when a slash stands between, as far as the value says them."""
+    behind, needle = value[end : end + LONGEST_CONTEXT], value[start:end]
+    if b"/" in needle or b"\\" not in needle:
+        # Where folders are not cut by backslashes, this is the end of a line in JSON.
+        behind = _END_OF_LINE.split(behind, maxsplit=1)[0]
+    separator = next(filter(behind.startswith, _SEPARATORS), None)
+    if separator is None:
+        return []
+    whole = _ESCAPED.sub(b"\xff", behind[len(separator) :])
+    over = _ENDS_A_TOKEN.search(whole)
+    segments = _apart(whole[: over.start()] if over else whole)
+    if over[0] == b"{" if over else len(behind) == LONGEST_CONTEXT:
+        segments.pop()
+    is_open = (place for place, segment in enumerate(segments) if _OPEN.search(segment))
+    segments = segments[: next(is_open, len(segments))]
+    if segments and segments[-1].endswith(_PLAYLISTS):
+        # It is read together with what lies beside and below it.
+        segments.pop()
+    return _resolved(segments, b".", b"..")
 
 
 def _apart(token: bytes) -> list[bytes]:
     for separator in _SEPARATORS:
         token = token.replace(separator, b"/")
     return token.split(b"/")
+
+
+def _resolved(segments: list[_Text], here: _Text, above: _Text) -> list[_Text]:
+    """The segments without those that lead nowhere: `//`, `/./`, `/x/../`."""
+    found: list[_Text] = []
+    for segment in segments:
+        if segment == above and found:
+            found.pop()
+        elif segment and segment != here:
+            found.append(segment)
+    return found
+
+
+def _ways(rest: list[str]) -> set[bytes]:
+    """What of a way a value may say (`Needle.by_rest`); what is encoded may stand decoded."""
+    joined = "/".join(rest)
+    found = {b""}
+    for spelled in {joined, unquote(joined)}:
+        segments = map(_beginning, _resolved(spelled.split("/"), ".", ".."))
+        found.update(accumulate(b"/" + segment for segment in segments))
+    return found
 
 
 def _beginning(segment: str) -> bytes:

@@ -64,10 +64,22 @@ NAMED = {
     "files/in-a-list.png": "public.odd.text",
     # below a folder that a row names
     **{f"files/album7/{n}.png": "public.album.folder" for n in range(4)},
-    # a variant of what a row names by its own key
+    # and below one that a row spells in its own way, leaves open, or plays
+    "files/albums/Schäfer/1.png": "public.album.folder",
+    "files/albums/2026/11/1.png": "public.album.folder",
+    "files/videos/7/720p/1.ts": "public.album.folder",
+    # a variant of what a row names by its own key, or by its name
+    "files/variants/t/cat.jpg/100.webp": "public.album.folder",
     f"files/variants/5v6c0n9rk2fyp1t0qd8e4xj7wz3a/{'c4' * 32}": "public.blob.key",
 }
-DEAD = {f"files/dead-{n}.png" for n in range(5)} | {"files/album8/1.png", f"files/{'d1' * 32}"}
+DEAD = {f"files/dead-{n}.png" for n in range(5)} | {
+    "files/album8/1.png",
+    f"files/{'d1' * 32}",
+    "files/albums/Schulze/1.png",
+    "files/albums/2026/12/1.png",
+    "files/videos/8/720p/1.ts",
+    "files/variants/t/dog.jpg/100.webp",
+}
 
 
 def make_tables(sweep: Sweeper) -> None:
@@ -77,7 +89,9 @@ def make_tables(sweep: Sweeper) -> None:
         "CREATE TABLE document (file text)",
         "INSERT INTO document SELECT 'files/contract-' || n || '.pdf' FROM generate_series(0, 2) n",
         "CREATE TABLE album (folder text)",
-        "INSERT INTO album VALUES ('files/album7/'), ('files/album8/2.png')",
+        """INSERT INTO album VALUES ('files/album7/'), ('files/album8/2.png'),
+        ('files/albums/Sch%E4fer/'), ('files/albums/2026/11/%d.png'),
+        ('files/videos/7/play.m3u8'), ('t/cat.jpg')""",
         "CREATE TABLE blob (key text)",
         "INSERT INTO blob VALUES ('5v6c0n9rk2fyp1t0qd8e4xj7wz3a')",
         "CREATE TABLE odd (text text)",

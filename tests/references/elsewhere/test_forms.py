@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -13,6 +15,7 @@ from ahocorasick_rs import BytesAhoCorasick
 from hypothesis import given
 from hypothesis import strategies as st
 
+from filejobs_dagster.references.elsewhere import forms
 from filejobs_dagster.references.elsewhere.forms import Needles
 
 if TYPE_CHECKING:
@@ -130,6 +133,128 @@ def test_a_part_of_a_key_that_says_enough_finds_it() -> None:
 )
 def test_what_only_looks_like_a_key_does_not_keep_it(key: str, value: str) -> None:
     assert named([key], value) == set()
+
+
+WAYS_TO_A_FOLDER = (
+    # spellings that have no form of their own
+    ("files/albums/Schäfer/1.jpg", "files/albums/Sch%E4fer/"),
+    ("files/albums/Schäfer/1.jpg", "files/albums/Sch%u00e4fer"),
+    ("files/albums/Schäfer/1.jpg", "files/albums/Sch&auml;fer/"),
+    ("files/albums/Schäfer/1.jpg", r"files/albums/Sch\xc3\xa4fer/"),
+    ("files/albums/Schäfer/1.jpg", r"files\/albums\/Sch%C3%A4fer\/"),
+    ("files/albums/Schäfer/1.jpg", "files&#47;albums&#47;Schäfer&#47;"),
+    ("files/albums/Schäfer/1.jpg", "files/albums/SchÃ¤fer/"),
+    ("files/albums/Schäfer & Co/1.jpg", "files/albums/Schäfer%20&%20Co/"),
+    ("files/albums/Schäfer & Co/1.jpg", "files/albums/Schäfer &amp;amp; Co/"),
+    ("files/albums/a+b (1)/1.jpg", r"^files/albums/a\+b \(1\)/"),
+    # with slashes of two kinds
+    ("files/t/albums/2026/11/1.jpg", r"files/t/albums\2026\11"),
+    ("files/t/albums/2026/11/1.jpg", "files/t/albums/2026%2F11%2F"),
+    ("files/t/albums/2026/11/1.jpg", "files/t%2Falbums/2026/11/"),
+    ("files/t/albums/2026/11/1.jpg", "files/t/albums/./x/..//2026/11/"),
+    ("files/t/albums/2026/11/1.jpg", "files/t/albums/2026/."),
+    # with a part that is left open
+    ("files/t/albums/2026/11/1.jpg", "arn:aws:s3:::bucket/files/t/albums/2026/11/*"),
+    ("files/t/albums/2026/11/1.jpg", "files/t/albums/2026/11/%"),
+    ("files/t/albums/2026/11/1.jpg", "files/t/albums/%Y/%m/"),
+    ("files/t/albums/2026/11/thumb_1.jpg", "files/t/albums/2026/11/thumb_{size}.jpg"),
+    ("files/t/albums/2026/11/thumb_1.jpg", "files/t/albums/2026/11/thumb_${size}.jpg"),
+    ("files/t/albums/2026/11/thumb_1.jpg", "files/t/albums/2026/:month/:style.jpg"),
+    ("files/videos/7/720p/seg_001.ts", "files/videos/7/720p/seg_%03d.ts"),
+    ("files/videos/7/720p/seg_001.ts", "files/videos/7/720p/seg_$Number$.ts"),
+    # a playlist, which names what lies beside and below it
+    ("files/videos/7/720p/seg_001.ts", "files/videos/7/master.m3u8?token=1"),
+    # the end of a line in JSON
+    ("files/t/albums/2026/11/1.jpg", r'"files/t/albums/2026\nfiles/t/albums/2025"'),
+    # longer than what is looked at behind
+    (f"files/t/{'ä' * 140}/1.jpg", f"files/t/{'%E4' * 140}/"),
+)
+
+
+def by_exact_folders_only(rest: list[str]) -> set[bytes]:
+    """A folder counts where a value ends with it, or goes on to the object itself."""
+    return {b"", b"/" + forms._beginning(rest[0])} if len(rest) == 1 else {b""}
+
+
+def next_segment_as_it_is(value: bytes, start: int, end: int) -> list[bytes]:
+    del start
+    behind = value[end:]
+    slash = next(filter(behind.startswith, forms._SEPARATORS), None)
+    if slash is None:
+        return []
+    segment = re.split(rb'[\s"?{]', forms._apart(behind[len(slash) :])[0])[0]
+    return [segment] if segment else []
+
+
+def test_a_folder_is_named_however_the_way_from_one_above_it_is_spelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missed = [(key, value) for key, value in WAYS_TO_A_FOLDER if not named([key], value)]
+    assert missed == []
+    # CONTROL: by the forms of each folder alone, they are taken for dead.
+    monkeypatch.setattr(forms, "_ways", by_exact_folders_only)
+    monkeypatch.setattr(forms, "_PLAIN_WAY", re.compile(b"(?!)"))
+    monkeypatch.setattr(forms, "_way_behind", next_segment_as_it_is)
+    kept = [(key, value) for key, value in WAYS_TO_A_FOLDER if named([key], value)]
+    assert kept == []
+
+
+@given(
+    st.lists(SEGMENT, min_size=1, max_size=3),
+    st.sampled_from(sorted(ENCODINGS)),
+    st.sampled_from(sorted(AROUND)),
+    st.integers(0, 3),
+)
+def test_a_folder_above_a_key_names_it_however_it_is_written(
+    folders: list[str], encoding: str, around: str, depth: int
+) -> None:
+    folder = "files/" + "/".join(["folder", *folders[:depth]])
+    key = "files/" + "/".join(["folder", *folders, "name.jpg"])
+    assert named([key], AROUND[around](ENCODINGS[encoding](folder))) == {key}
+
+
+OTHERS = (
+    ("files/products/2026/01/crash.png", "files/products/2026/11/photo.png"),
+    ("files/products/2026/01/crash.png", r"files\/products\/2026\/11\/photo.png"),
+    ("files/products/2026/01/crash.png", "files/products/2026/01/photo.png"),
+    ("files/products/2026/01/crash.png", r'{"a": "files/products/2026/11\n"}'),
+    ("files/products/2026/01/crash.png", "files/products/2026/11/*"),
+    ("files/products/2026/01/crash.png", "files/products/2026/01/../11/"),
+    ("files/albums/Schäfer/2026/1.jpg", "files/albums/Sch%E4fer/2025/"),
+    ("files/albums/Schäfer/2026/1.jpg", "files/albums/Schäfer/2026/2.jpg"),
+    ("files/videos/8/720p/seg_001.ts", "files/videos/7/master.m3u8"),
+)
+
+
+def test_a_value_that_goes_on_to_another_object_names_none_of_its_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for key, value in OTHERS:
+        assert named([key], value) == set(), (key, value)
+
+    # CONTROL: by the next segment alone, the folder of a year keeps the dead of all its months.
+    def next_only(*said: Any) -> list[bytes]:
+        return way_behind(*said)[:1]
+
+    way_behind = forms._way_behind
+    monkeypatch.setattr(forms, "_PLAIN_WAY", re.compile(b"(?!)"))
+    monkeypatch.setattr(forms, "_way_behind", next_only)
+    assert sum(bool(named([key], value)) for key, value in OTHERS) >= len(OTHERS) - 1
+
+
+PLAIN_WAYS = st.lists(
+    st.sampled_from(["folder", "a", "b.c", ".", "..", "...", "x_1-y", "play.m3u8"]), max_size=4
+).map("/".join)
+
+
+@given(PLAIN_WAYS, PLAIN_WAYS, st.sampled_from(["", "/", "//", '"', " a", "?a", "*", "{n}"]))
+def test_a_plain_way_is_looked_up_at_once_with_the_same_result(
+    way: str, other: str, behind: str
+) -> None:
+    key, value = f"files/folder/{way}/name.jpg", f"files/folder/{other}{behind}"
+    found = named([key], value)
+    with patch.object(forms, "_PLAIN_WAY", re.compile(b"(?!)")):
+        assert named([key], value) == found
 
 
 def test_a_name_that_several_candidates_have_is_looked_for_with_its_folder() -> None:
