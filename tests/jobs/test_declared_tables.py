@@ -217,8 +217,10 @@ def test_two_declarations_of_one_table_are_one_source_that_leaves_out_what_each_
     assert source.name == "public.documents.storage_key"
     assert source.sql == (
         'SELECT "storage_key" FROM "public"."documents"'
-        " WHERE NOT (\"status\" IS NOT DISTINCT FROM 'expired')"
-        " AND NOT (\"status\" IS NOT DISTINCT FROM 'it''s')"
+        " WHERE NOT (\"status\" IS NOT DISTINCT FROM 'expired'"
+        " AND nullif(\"expires_at\", 'infinity') IS NOT NULL)"
+        " AND NOT (\"status\" IS NOT DISTINCT FROM 'it''s'"
+        " AND nullif(\"expires_at\", 'infinity') IS NOT NULL)"
     )
 
 
@@ -417,6 +419,9 @@ INJECTIONS: list[dict[str, Any]] = [
     {"set": {"status": ["x"]}},
     {"set": {"storage_key": "x"}},
     {"set": {"size_bytes": 0}},
+    {"set": {"expires_at": None}},
+    {"set": {"expires_at": "2020-01-01Z"}},
+    {"set": {"status": None}},
     {"time_zone": "UTC' --"},
     {"transforms": [{"percent_decode": True}]},
     {"unless_named_by": [{"table": "a", "column": "b"}], "set": {"status": "expired"}},
