@@ -378,7 +378,7 @@ def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[So
 
 def _not_claimed(table: TableSettings) -> str:
     """The condition that a row is not as a claim leaves it."""
-    values = dict(set_to(table.set))
+    values = dict(set_to(table.set or {}))
     gone = [f"{column} IS NOT DISTINCT FROM {value}" for column, value in values.items()]
     due = quoted(table.due)
     if due not in values:

@@ -126,17 +126,7 @@ class _Writing:
         self._cursor = cursor
         self._it = declared
         self._table, _ = table_named(cursor, declared.table)
-        cursor.execute(
-            "SELECT relid::text FROM pg_partition_ancestors($1::oid::regclass) AS above"
-            " WHERE relid <> $1::oid",
-            (self._table.oid,),
-        )
-        for (whole,) in cursor.fetchall():
-            raise RuleRefused(
-                f"{self._table} is a partition of {whole}, whose other rows may name the same "
-                "objects",
-                "declare the whole table, and let `where` say which of its rows may go",
-            )
+        self._refuse_a_part()
         columns = columns_in(cursor, self._table)
         self._id = [column_named(self._table, columns, each) for each in declared.id]
         for each in (declared.key, declared.due, declared.size, *(declared.set or ())):
@@ -163,6 +153,19 @@ class _Writing:
                 "a key is text or varchar: let a generated column hold it",
             )
         refuse_reaching_own_tables(cursor, self._table)
+
+    def _refuse_a_part(self) -> None:
+        self._cursor.execute(
+            "SELECT relid::regclass::text FROM pg_partition_ancestors($1::oid::regclass) AS above"
+            " WHERE relid <> $1::oid",
+            (self._table.oid,),
+        )
+        for (whole,) in self._cursor.fetchall():
+            raise RuleRefused(
+                f"{self._table} is a partition of {whole}, whose other rows may name the same "
+                "objects",
+                "declare the whole table, and let `where` say which of its rows may go",
+            )
 
     def _types_of(self, written: Sequence[str]) -> list[tuple[str, str]]:
         """Name and SQL of each column's type; of a domain what it is made of."""
