@@ -191,7 +191,7 @@ class TableSettings(Section):
     in_bucket: Condition | None = Field(
         default=None,
         description="Only rows for which this condition is true have their object in this bucket. "
-        "The others name nothing here, and are never taken.",
+        "The others are never taken, and name nothing here unless it is NULL.",
         examples=["service_name = 'amazon'"],
     )
     where: Condition | None = Field(
@@ -207,7 +207,9 @@ class TableSettings(Section):
     )
     set: Assignments | None = Field(
         default=None,
-        description="A claim updates the row to these values. Without it, a claim deletes the row.",
+        description="A claim updates the row to these values, and what `where` looks at to one "
+        "that only a claim gives: such rows name nothing any more. Without it, a claim deletes the "
+        "row.",
         examples=[{"status": "expired"}],
     )
     also_delete: list[AlsoDeletedSettings] = Field(

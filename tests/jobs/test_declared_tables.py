@@ -977,6 +977,27 @@ def test_an_id_that_may_be_one_of_another_table_takes_no_rows_along(
 
 
 @pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+@pytest.mark.parametrize("of", ["blobs", "attachments"])
+def test_a_foreign_key_that_a_load_has_left_switched_off_refuses_nothing(
+    blobs: World, of: str, careful: bool
+) -> None:
+    blobs.create(f"ALTER TABLE {of} DISABLE TRIGGER ALL")
+    if not careful:
+        if of == "blobs":
+            blobs.app("DELETE FROM blobs WHERE key = 'files/living_variant'")
+        else:
+            blobs.app("INSERT INTO attachments VALUES (9, 'Letter', 1, 99)")
+        named = "SELECT count(*) FROM attachments WHERE blob_id NOT IN (SELECT id FROM blobs)"
+        assert blobs.app(named) == [(1,)]
+        return
+
+    outcome = blobs.collect()
+
+    assert "is off" in str(outcome.error)
+    assert len(blobs.keys()) == 4
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
 def test_a_foreign_key_beside_one_that_takes_its_rows_along_refuses_nothing(
     blobs: World, careful: bool
 ) -> None:

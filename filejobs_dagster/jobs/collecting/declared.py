@@ -91,8 +91,14 @@ SELECT EXISTS (
 """
 
 # Of two foreign keys of one column, one that changes its rows leaves nothing to refuse for another.
+# A load that has switched triggers off, and perhaps not on again, has switched the key off as well.
 _REFUSING_KEY = """
-SELECT coalesce(bool_and(confdeltype IN ('a', 'r')), false), count(*) > 0
+SELECT coalesce(bool_and(
+           confdeltype IN ('a', 'r')
+           AND current_setting('session_replication_role') <> 'replica'
+           AND NOT EXISTS (SELECT FROM pg_trigger
+                            WHERE tgconstraint = pg_constraint.oid AND tgenabled IN ('D', 'R'))
+       ), false), count(*) > 0
   FROM pg_constraint
  WHERE contype = 'f' AND conrelid = $1::oid AND confrelid = $2::oid
    AND conkey = ARRAY[(SELECT attnum FROM pg_attribute WHERE attrelid = $1::oid AND attname = $3)]
@@ -275,13 +281,14 @@ class _Writing:
             if not refuses:
                 raise RuleRefused(
                     (
-                        f"the foreign key of {relation}.{column} changes its rows"
+                        f"the foreign key of {relation}.{column} changes its rows, or is off"
                         if there
                         else f"no foreign key leads from {relation}.{column} to {self._table}"
                     )
                     + ", so nothing would refuse the claim of a row that comes into use meanwhile",
                     f"add one that refers to {self._table}.{self._id[0]}, without ON DELETE "
-                    "CASCADE, SET NULL or SET DEFAULT",
+                    "CASCADE, SET NULL or SET DEFAULT, and see that no trigger of either table is "
+                    "disabled",
                 )
             conditions.append(
                 f"NOT EXISTS (SELECT FROM {relation.quoted.as_string()} AS other"
