@@ -977,6 +977,38 @@ def test_an_id_that_may_be_one_of_another_table_takes_no_rows_along(
 
 
 @pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_table_that_a_migration_replaces_between_look_and_claim_is_looked_up_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    world.create(SHARED)
+    world.rows(shared="reserved", other="complete")
+    world.app("INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/shared')")
+    world.declare({**DECLARED, "min_rows": 0})
+    migration = (
+        "ALTER TABLE documents RENAME TO all_documents;"
+        " CREATE VIEW documents AS SELECT * FROM all_documents WHERE status = 'reserved'"
+    )
+    between_look_and_claim(monkeypatch, lambda: world.create(migration))
+    if not careful:
+        known: list[Statements] = []
+
+        def once(*arguments: Any) -> Statements:
+            known[:] = known or [statements_of(*arguments)]
+            return known[0]
+
+        module = "filejobs_dagster.jobs.upload_reservations.operator_table"
+        monkeypatch.setattr(f"{module}.statements_of", once)
+
+    outcome = world.collect()
+
+    assert outcome.ok is not careful
+    assert world.has_object("files/shared") is careful
+    if careful:
+        assert "is a view" in str(outcome.error)
+        assert world.app("SELECT count(*) FROM all_documents") == [(3,)]
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
 @pytest.mark.parametrize("of", ["blobs", "attachments"])
 def test_a_foreign_key_that_a_load_has_left_switched_off_refuses_nothing(
     blobs: World, of: str, careful: bool

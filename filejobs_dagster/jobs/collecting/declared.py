@@ -108,12 +108,15 @@ SELECT coalesce(bool_and(
 """
 
 
-def statements_of(cursor: Raw, declared: TableSettings) -> Statements:
+def statements_of(
+    cursor: Raw, declared: TableSettings, so_far: str = NOTHING_CLAIMED
+) -> Statements:
     """Look a declared table up, and write its statements.
 
     Args:
         cursor: In a transaction with the role's own search path.
         declared: The table.
+        so_far: What a refusal says of the claims.
 
     Raises:
         SourceRefused: The catalog has something else than what is declared.
@@ -123,7 +126,7 @@ def statements_of(cursor: Raw, declared: TableSettings) -> Statements:
     except RuleRefused as refused:
         raise SourceRefused(
             f"The table of {declared.name!r} cannot be used as it is declared: {refused.found}. "
-            f"{NOTHING_CLAIMED}. {refused.advice[:1].upper()}{refused.advice[1:]}."
+            f"{so_far}. {refused.advice[:1].upper()}{refused.advice[1:]}."
         ) from refused
 
 
