@@ -37,7 +37,7 @@ from filejobs_dagster.settings.section import (
     nearest,
     part,
 )
-from filejobs_dagster.settings.storage import BucketSettings, overlaps_between
+from filejobs_dagster.settings.storage import BucketSettings, SourceSettings, overlaps_between
 from filejobs_dagster.settings.tables import TableSettings, sources_of
 from filejobs_dagster.settings.trigger import TriggerSettings
 from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
@@ -262,13 +262,20 @@ class Settings(Section):
             with suppress(SettingsError):  # reported where the bucket is missing
                 if declared:
                     tables.setdefault(self.bucket_of(name)[0], []).extend(declared)
+        places = {entry: bucket.server_and_name for entry, bucket in self.buckets.items()}
         for entry, found in tables.items():
-            bucket = self.buckets[entry]
-            # Settings that are made of settings have them by now.
-            queries = {source.sql for source in bucket.sources}
-            more = sources_of(found, (source.name for source in bucket.sources))
-            sources = [*bucket.sources, *(one for one in more if one.sql not in queries)]
-            self.buckets[entry] = bucket.model_copy(update={"sources": sources})
+            for other, bucket in self.buckets.items():
+                if places[other] == places[entry] and bucket.owned_prefixes:
+                    # Settings that are made of settings have them by now.
+                    asked = [_asked(source) for source in bucket.sources]
+                    named = sources_of(found, (source.name for source in bucket.sources))
+                    more = [one for one in named if _asked(one) not in asked]
+                    if other != entry:
+                        # A row may name what another entry of its bucket owns, and need not.
+                        beside = {"min_rows": 0, "keys_checked_by_hand": True}
+                        more = [one.model_copy(update=beside) for one in more]
+                    sources = [*bucket.sources, *more]
+                    self.buckets[other] = bucket.model_copy(update={"sources": sources})
         return self
 
     def bucket_of(self, job_name: str) -> tuple[str, BucketSettings]:
@@ -292,6 +299,11 @@ class Settings(Section):
                 path, "it names no bucket", f"name one of {', '.join(self.buckets) or 'buckets'}"
             )
         return named, self.buckets[named]
+
+
+def _asked(source: SourceSettings) -> tuple[object, ...]:
+    """What a source names: two tables of two databases have the same query."""
+    return source.sql, source.database, source.transforms, source.names
 
 
 def _no_bucket(path: str, found: str, expected: str) -> SettingsError:

@@ -191,7 +191,7 @@ class TableSettings(Section):
     in_bucket: Condition | None = Field(
         default=None,
         description="Only rows for which this condition is true have their object in this bucket. "
-        "The others name nothing here, and are never taken.",
+        "The others are never taken, and name nothing here unless it is NULL.",
         examples=["service_name = 'amazon'"],
     )
     where: Condition | None = Field(
@@ -207,7 +207,9 @@ class TableSettings(Section):
     )
     set: Assignments | None = Field(
         default=None,
-        description="A claim updates the row to these values. Without it, a claim deletes the row.",
+        description="A claim updates the row to these values, and what `where` looks at to one "
+        "that only a claim gives: such rows name nothing any more. Without it, a claim deletes the "
+        "row.",
         examples=[{"status": "expired"}],
     )
     also_delete: list[AlsoDeletedSettings] = Field(
@@ -294,14 +296,14 @@ def _of_the_claim(said: Mapping[str, Any]) -> Iterator[Found]:
                     "leave `set` out: the claim then deletes the row",
                 ),
             )
-    looked_at = {name_of(said["due"])} if isinstance(said.get("due"), str) else set()
-    for each in ("where", "in_bucket"):
-        condition = said.get(each)
-        if isinstance(condition, str):
-            try:
-                looked_at |= columns_of(condition)
-            except ValueError:
-                return  # reported at the condition itself
+    # Not `due`: a row in use has no time, or the one that stands for none.
+    looked_at: set[str] = set()
+    condition = said.get("where")
+    if isinstance(condition, str):
+        try:
+            looked_at = columns_of(condition)
+        except ValueError:
+            return  # reported at the condition itself
     columns = {name_of(column) for column in values if isinstance(column, str)}
     known_by = [*items(_listed(said.get("id", "id"))), said.get("key")]
     fixed = {name_of(each) for each in known_by if isinstance(each, str)}
@@ -313,13 +315,14 @@ def _of_the_claim(said: Mapping[str, Any]) -> Iterator[Found]:
                 "set the column that says what the row is",
             ),
         )
-    if not columns & looked_at:
+    marks = {name_of(column) for column, value in values.items() if value is not None}
+    if not marks & looked_at:
         yield (
             ("set",),
             mistake(
-                "it sets no column that `where` or `due` looks at, so each run would claim the "
-                "same rows again",
-                "set the state by which a row may not go any more",
+                "it sets no column that `where` looks at to a value other than null, so rows that "
+                "were claimed could not be told from those that are in use",
+                "set a state that only a claim gives: {status: expired}",
             ),
         )
 
@@ -338,7 +341,8 @@ def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[So
     """The sources of references that declared tables are, one for each table and key.
 
     Every row names its key, due or not: what another row still needs stays. Left out are rows
-    of another bucket, and those that a claim has set to what it sets.
+    of which it is certain: that they are of another bucket, or as a claim has left them, with the
+    time by which they were due. What is brought back to life loses that time.
 
     Args:
         tables: Those of one bucket; several jobs may declare the same one.
@@ -358,12 +362,8 @@ def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[So
         if name in names:
             name = f"{name} ({first.name})"
         names.add(name)
-        conditions = [f"(\n{first.in_bucket}\n)"] if first.in_bucket else []
-        for values in (table.set for table in group if table.set is not None):
-            gone = " AND ".join(
-                f"{column} IS NOT DISTINCT FROM {value}" for column, value in set_to(values)
-            )
-            conditions.append(f"NOT ({gone})")
+        conditions = [f"(\n{first.in_bucket}\n) IS NOT FALSE"] if first.in_bucket else []
+        conditions += [_not_claimed(table) for table in group if table.set is not None]
         query = f"SELECT {quoted(first.key)} FROM {quoted(first.table)}"  # noqa: S608
         found.append(
             SourceSettings.model_construct(
@@ -376,3 +376,15 @@ def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[So
             )
         )
     return found
+
+
+def _not_claimed(table: TableSettings) -> str:
+    """The condition that a row is not as a claim leaves it."""
+    values = dict(set_to(table.set or {}))
+    gone = [f"{column} IS NOT DISTINCT FROM {value}" for column, value in values.items()]
+    due = quoted(table.due)
+    if due not in values:
+        # As applications write that there is no time.
+        none = {"time": "'infinity'", "text": "''", "uuid_v7": "NULL"}.get(table.due_as, "0")
+        gone.append(f"nullif({due}, {none}) IS NOT NULL")
+    return f"NOT ({' AND '.join(gone)})"

@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import psycopg
 import pytest
 import yaml
 
 from filejobs_dagster.collector import Resources
 from filejobs_dagster.door.door import Door
+from filejobs_dagster.jobs.collecting.declared import Statements, _Writing, statements_of
 from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
 from filejobs_dagster.jobs.lifecycle import Ticket, conduct
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
@@ -22,6 +27,8 @@ from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import read_settings
+from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
+from filejobs_dagster.settings.tables import sources_of
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
 from tests.own_tables import OwnTables, schema
@@ -217,8 +224,10 @@ def test_two_declarations_of_one_table_are_one_source_that_leaves_out_what_each_
     assert source.name == "public.documents.storage_key"
     assert source.sql == (
         'SELECT "storage_key" FROM "public"."documents"'
-        " WHERE NOT (\"status\" IS NOT DISTINCT FROM 'expired')"
-        " AND NOT (\"status\" IS NOT DISTINCT FROM 'it''s')"
+        " WHERE NOT (\"status\" IS NOT DISTINCT FROM 'expired'"
+        " AND nullif(\"expires_at\", 'infinity') IS NOT NULL)"
+        " AND NOT (\"status\" IS NOT DISTINCT FROM 'it''s'"
+        " AND nullif(\"expires_at\", 'infinity') IS NOT NULL)"
     )
 
 
@@ -417,6 +426,9 @@ INJECTIONS: list[dict[str, Any]] = [
     {"set": {"status": ["x"]}},
     {"set": {"storage_key": "x"}},
     {"set": {"size_bytes": 0}},
+    {"set": {"expires_at": None}},
+    {"set": {"expires_at": "2020-01-01Z"}},
+    {"set": {"status": None}},
     {"time_zone": "UTC' --"},
     {"transforms": [{"percent_decode": True}]},
     {"unless_named_by": [{"table": "a", "column": "b"}], "set": {"status": "expired"}},
@@ -769,6 +781,309 @@ def test_a_window_that_is_shorter_than_the_promise_is_refused(photos: World) -> 
 
     assert problem.path == "jobs.deleted_files.tables[0].after"
     assert "restore_window" in problem.found
+
+
+# --- what only seems to be claimed, of another bucket, or the row's own ---------------------------
+
+SHARED = DOCUMENTS.replace("text UNIQUE", "text")
+LIVING = "INSERT INTO documents (status, storage_key, expires_at) VALUES "
+
+
+def careless_sources(monkeypatch: pytest.MonkeyPatch, part: str, instead: str = "") -> None:
+    """Let the sources of declared tables lack a part of their SQL."""
+
+    def careless(*arguments: Any) -> list[SourceSettings]:
+        return [
+            one.model_copy(update={"sql": one.sql.replace(part, instead)})
+            for one in sources_of(*arguments)
+        ]
+
+    monkeypatch.setattr("filejobs_dagster.settings.model.sources_of", careless)
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_row_that_was_brought_back_to_life_names_its_object_whatever_a_claim_has_set(
+    photos: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    deleted_files(photos, set={"purged": True}, where="NOT legal_hold AND NOT purged")
+    # Restored by an application that knows of deleted_at alone, and given its bytes again.
+    photos.app("UPDATE photos SET purged = true, deleted_at = 0 WHERE path = 'kept'")
+    photos.app("INSERT INTO photos (path, deleted_at) SELECT 'kept', min(deleted_at) FROM photos"
+               " WHERE deleted_at > 0")  # fmt: skip
+    if not careful:
+        careless_sources(monkeypatch, ' AND nullif("deleted_at", 0) IS NOT NULL')
+
+    outcome = collect_deleted(photos)
+
+    assert outcome.ok, outcome.error
+    assert photos.has_object("files/kept") is careful
+
+
+def test_control_a_claim_that_sets_what_living_rows_have_would_lose_what_they_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a `set` is refused, see `INJECTIONS`."""
+    world.create(SHARED)
+    world.rows(shared="reserved", other="reserved")
+    world.app(f"{LIVING} ('complete', 'files/shared', NULL), ('x', 'files/x', now() + '1 d')")
+    monkeypatch.setattr("filejobs_dagster.settings.tables._of_the_claim", lambda _: ())
+    world.declare({**DECLARED, "set": {"expires_at": None}})
+
+    world.collect()
+
+    assert not world.has_object("files/shared"), "a complete row names it"
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_row_of_which_nobody_says_the_bucket_keeps_its_object(
+    world: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    world.create(f"{SHARED}; ALTER TABLE documents ADD service text DEFAULT 'amazon'")
+    world.rows(shared="reserved", kept="complete")
+    world.app(
+        "INSERT INTO documents (status, storage_key, service)"
+        " VALUES ('complete', 'files/shared', NULL)"
+    )
+    world.declare({**DECLARED, "in_bucket": "service = 'amazon'"})
+    if not careful:
+        careless_sources(monkeypatch, " IS NOT FALSE")
+
+    outcome = world.collect()
+
+    assert outcome.acted == 1, outcome.error
+    assert world.has_object("files/shared") is careful
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_source_with_the_same_query_in_another_database_stands_for_no_declared_table(
+    world: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    world.declare({**DECLARED, "database": {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}})
+    same = {"name": "here", "sql": 'SELECT "storage_key" FROM "public"."documents"'}
+    world.document["buckets"]["uploads"]["sources"] = [same]
+    if not careful:
+        monkeypatch.setattr("filejobs_dagster.settings.model._asked", lambda source: source.sql)
+
+    settings = world.settings()
+
+    there = [source for source in settings.buckets["uploads"].sources if source.database]
+    assert bool(there) is careful
+    again = type(settings)(**dict(settings))
+    assert again.buckets["uploads"].sources == settings.buckets["uploads"].sources
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_table_keeps_what_it_names_below_the_prefix_of_another_entry_of_its_bucket(
+    photos: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    deleted_files(photos)
+    job = photos.document["jobs"]["deleted_files"]
+    own = photos.document["buckets"]["uploads"]
+    photos.document["buckets"]["media"] = {
+        **deepcopy(own), "owns": ["media/"], "protect": ["media/brand/"]
+    }  # fmt: skip
+    photos.document["jobs"] = {
+        "deleted_files": {**job, "bucket": "media"},
+        "upload_reservations": {"by_hand": True, "bucket": "uploads"},
+    }
+    photos.create(DOCUMENTS)
+    photos.rows(kept="reserved", gone="reserved")
+    photos.declare({**DECLARED, "min_rows": 0})
+    if not careful:
+        alone = property(lambda bucket: tuple(bucket.owns))
+        monkeypatch.setattr(BucketSettings, "server_and_name", alone)
+
+    outcome = photos.collect()
+
+    assert outcome.ok, outcome.error
+    assert not photos.has_object("files/gone")
+    assert photos.has_object("files/kept") is careful, "a photo is named so"
+
+
+NOTES = """
+CREATE TABLE notes (document uuid);
+CREATE FUNCTION unused(uuid) RETURNS boolean STABLE LANGUAGE plpgsql
+    AS 'BEGIN RETURN NOT EXISTS (SELECT FROM notes WHERE document = $1); END'"""
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_condition_does_not_look_at_other_rows_through_a_function(
+    world: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    world.create(f"{DOCUMENTS}; {NOTES}")
+    world.rows(due="reserved", kept="complete")
+    world.declare({**DECLARED, "where": "status = 'reserved' AND unused(id)"})
+    if not careful:
+        monkeypatch.setattr(_Writing, "_refuse_hidden_looks", lambda *_: None)
+    with psycopg.connect(world.app_url) as client:
+        client.execute("INSERT INTO notes SELECT id FROM documents WHERE storage_key = 'files/due'")
+        # Nobody sees yet that it came into use.
+        outcome = world.collect()
+
+    assert outcome.ok is not careful
+    assert world.has_object("files/due") is careful
+    if careful:
+        assert "calls the function public.unused" in str(outcome.error)
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_partition_is_not_declared_for_the_whole_table(
+    world: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    world.create(
+        "CREATE TABLE documents (id bigserial, status text DEFAULT 'reserved', storage_key text,"
+        " size_bytes bigint, expires_at timestamptz DEFAULT now() - interval '1 h',"
+        " PRIMARY KEY (id, status)) PARTITION BY LIST (status);"
+        " CREATE TABLE open_ones PARTITION OF documents FOR VALUES IN ('reserved');"
+        " CREATE TABLE done PARTITION OF documents DEFAULT"
+    )
+    world.rows(shared="reserved", other="reserved")
+    world.app("INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/shared')")
+    declared = {**DECLARED, "id": ["id", "status"]}
+    world.declare({**declared, "table": "open_ones", "min_rows": 0})
+    if not careful:
+        monkeypatch.setattr(_Writing, "_refuse_a_part", lambda _: None)
+
+    outcome = world.collect()
+
+    assert outcome.ok is not careful, outcome.error
+    assert world.has_object("files/shared") is careful
+    if careful:
+        assert "partition of documents" in str(outcome.error)
+        world.declare(declared)
+        assert world.collect().acted == 2
+        assert world.keys() == {"files/shared"}
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_an_id_that_may_be_one_of_another_table_takes_no_rows_along(
+    blobs: World, careful: bool
+) -> None:
+    """Attachments hold ids of letters and blobs in one column, and no foreign key tells."""
+    living = "SELECT count(*) FROM attachments WHERE record_type = 'Letter'"
+    blobs.app("UPDATE attachments SET record_id = (SELECT id FROM blobs WHERE key = 'files/dead')"
+              " WHERE record_type = 'Letter'")  # fmt: skip
+    also = {"table": "public.attachments", "column": "record_id"}
+    blobs.declare({**UNATTACHED, "also_delete": [
+        *UNATTACHED["also_delete"], also if careful else {**also, "where": "record_id > 0"},
+    ]})  # fmt: skip
+
+    outcome = blobs.collect()
+
+    assert outcome.ok is not careful, outcome.error
+    assert blobs.app(living) == [(1 if careful else 0,)]
+    if careful:
+        assert "no foreign key leads from public.attachments.record_id" in str(outcome.error)
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_table_that_a_migration_replaces_between_look_and_claim_is_looked_up_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    world.create(SHARED)
+    world.rows(shared="reserved", other="complete")
+    world.app("INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/shared')")
+    world.declare({**DECLARED, "min_rows": 0})
+    migration = (
+        "ALTER TABLE documents RENAME TO all_documents;"
+        " CREATE VIEW documents AS SELECT * FROM all_documents WHERE status = 'reserved'"
+    )
+    between_look_and_claim(monkeypatch, lambda: world.create(migration))
+    if not careful:
+        known: list[Statements] = []
+
+        def once(*arguments: Any) -> Statements:
+            known[:] = known or [statements_of(*arguments)]
+            return known[0]
+
+        module = "filejobs_dagster.jobs.upload_reservations.operator_table"
+        monkeypatch.setattr(f"{module}.statements_of", once)
+
+    outcome = world.collect()
+
+    assert outcome.ok is not careful
+    assert world.has_object("files/shared") is careful
+    if careful:
+        assert "is a view" in str(outcome.error)
+        assert world.app("SELECT count(*) FROM all_documents") == [(3,)]
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+@pytest.mark.parametrize("of", ["blobs", "attachments"])
+def test_a_foreign_key_that_a_load_has_left_switched_off_refuses_nothing(
+    blobs: World, of: str, careful: bool
+) -> None:
+    blobs.create(f"ALTER TABLE {of} DISABLE TRIGGER ALL")
+    if not careful:
+        if of == "blobs":
+            blobs.app("DELETE FROM blobs WHERE key = 'files/living_variant'")
+        else:
+            blobs.app("INSERT INTO attachments VALUES (9, 'Letter', 1, 99)")
+        named = "SELECT count(*) FROM attachments WHERE blob_id NOT IN (SELECT id FROM blobs)"
+        assert blobs.app(named) == [(1,)]
+        return
+
+    outcome = blobs.collect()
+
+    assert "is off" in str(outcome.error)
+    assert len(blobs.keys()) == 4
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_a_foreign_key_beside_one_that_takes_its_rows_along_refuses_nothing(
+    blobs: World, careful: bool
+) -> None:
+    blobs.create(
+        "ALTER TABLE attachments ADD FOREIGN KEY (blob_id) REFERENCES blobs ON DELETE CASCADE;"
+        # The one that is older speaks first.
+        " ALTER TABLE attachments DROP CONSTRAINT attachments_blob_id_fkey;"
+        " ALTER TABLE attachments ADD FOREIGN KEY (blob_id) REFERENCES blobs"
+    )
+    if not careful:
+        attached = "SELECT count(*) FROM attachments"
+        before = blobs.app(attached)
+        blobs.app("DELETE FROM blobs WHERE key = 'files/living_variant'")
+        assert (before, blobs.app(attached)) == ([(3,)], [(2,)])
+        return
+
+    outcome = blobs.collect()
+
+    assert "changes its rows" in str(outcome.error)
+    assert len(blobs.keys()) == 4
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+def test_what_is_given_to_a_living_row_while_it_is_claimed_keeps_what_belongs_to_it(
+    blobs: World, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    def without_lock(*arguments: Any) -> Statements:
+        written = statements_of(*arguments)
+        cut = [(one, sql.replace(" FOR UPDATE OF middle", "")) for one, sql in written.also_deleted]
+        return replace(written, also_deleted=tuple(cut))
+
+    if not careful:
+        module = "filejobs_dagster.jobs.upload_reservations.operator_table"
+        monkeypatch.setattr(f"{module}.statements_of", without_lock)
+    with psycopg.connect(blobs.app_url) as client:
+        client.execute(
+            "UPDATE variant_records SET blob_id = (SELECT id FROM blobs WHERE key = 'files/living')"
+            " WHERE blob_id = (SELECT id FROM blobs WHERE key = 'files/dead')"
+        )
+        with ThreadPoolExecutor(1) as thread:
+            run = thread.submit(blobs.collect)
+            while not run.done() and blobs.app(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ) == [(0,)]:
+                pass
+            client.commit()
+            outcome = run.result()
+
+    assert outcome.ok, outcome.error
+    assert blobs.app("SELECT count(*) FROM variant_records") == [(2,)]
+    kept = blobs.app("SELECT count(*) FROM attachments WHERE record_type = 'Variant'")
+    assert kept == [(2 if careful else 1,)], "of a variant that a living blob has now"
 
 
 # --- the examples --------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from filejobs_dagster.jobs.collecting.refused import NOTHING_CLAIMED, SourceRefu
 from filejobs_dagster.jobs.table_retention.foreign_keys import refuse_reaching_own_tables
 from filejobs_dagster.jobs.table_retention.refused import RuleRefused
 from filejobs_dagster.jobs.table_retention.resolving import column_named, columns_in, table_named
-from filejobs_dagster.settings.conditions import quoted
+from filejobs_dagster.references.plans import reads_of
+from filejobs_dagster.settings.conditions import name_of, quoted
 from filejobs_dagster.settings.tables import set_to
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.jobs.table_retention.target import Relation
     from filejobs_dagster.settings.tables import DependentTableSettings, TableSettings
 
     Raw = psycopg.RawCursor[TupleRow]
@@ -88,8 +90,15 @@ SELECT EXISTS (
            = (SELECT array_agg(name ORDER BY name) FROM unnest($2::text[]) AS wanted (name)))
 """
 
+# Of two foreign keys of one column, one that changes its rows leaves nothing to refuse for another.
+# A load that has switched triggers off, and perhaps not on again, has switched the key off as well.
 _REFUSING_KEY = """
-SELECT count(*) FILTER (WHERE confdeltype IN ('a', 'r')) > 0, count(*) > 0
+SELECT coalesce(bool_and(
+           confdeltype IN ('a', 'r')
+           AND current_setting('session_replication_role') <> 'replica'
+           AND NOT EXISTS (SELECT FROM pg_trigger
+                            WHERE tgconstraint = pg_constraint.oid AND tgenabled IN ('D', 'R'))
+       ), false), count(*) > 0
   FROM pg_constraint
  WHERE contype = 'f' AND conrelid = $1::oid AND confrelid = $2::oid
    AND conkey = ARRAY[(SELECT attnum FROM pg_attribute WHERE attrelid = $1::oid AND attname = $3)]
@@ -99,12 +108,15 @@ SELECT count(*) FILTER (WHERE confdeltype IN ('a', 'r')) > 0, count(*) > 0
 """
 
 
-def statements_of(cursor: Raw, declared: TableSettings) -> Statements:
+def statements_of(
+    cursor: Raw, declared: TableSettings, so_far: str = NOTHING_CLAIMED
+) -> Statements:
     """Look a declared table up, and write its statements.
 
     Args:
         cursor: In a transaction with the role's own search path.
         declared: The table.
+        so_far: What a refusal says of the claims.
 
     Raises:
         SourceRefused: The catalog has something else than what is declared.
@@ -114,7 +126,7 @@ def statements_of(cursor: Raw, declared: TableSettings) -> Statements:
     except RuleRefused as refused:
         raise SourceRefused(
             f"The table of {declared.name!r} cannot be used as it is declared: {refused.found}. "
-            f"{NOTHING_CLAIMED}. {refused.advice[:1].upper()}{refused.advice[1:]}."
+            f"{so_far}. {refused.advice[:1].upper()}{refused.advice[1:]}."
         ) from refused
 
 
@@ -123,6 +135,7 @@ class _Writing:
         self._cursor = cursor
         self._it = declared
         self._table, _ = table_named(cursor, declared.table)
+        self._refuse_a_part()
         columns = columns_in(cursor, self._table)
         self._id = [column_named(self._table, columns, each) for each in declared.id]
         for each in (declared.key, declared.due, declared.size, *(declared.set or ())):
@@ -149,6 +162,19 @@ class _Writing:
                 "a key is text or varchar: let a generated column hold it",
             )
         refuse_reaching_own_tables(cursor, self._table)
+
+    def _refuse_a_part(self) -> None:
+        self._cursor.execute(
+            "SELECT relid::regclass::text FROM pg_partition_ancestors($1::oid::regclass) AS above"
+            " WHERE relid <> $1::oid",
+            (self._table.oid,),
+        )
+        for (whole,) in self._cursor.fetchall():
+            raise RuleRefused(
+                f"{self._table} is a partition of {whole}, whose other rows may name the same "
+                "objects",
+                "declare the whole table, and let `where` say which of its rows may go",
+            )
 
     def _types_of(self, written: Sequence[str]) -> list[tuple[str, str]]:
         """Name and SQL of each column's type; of a domain what it is made of."""
@@ -182,6 +208,7 @@ class _Writing:
             f"  FROM {self._name} AS own\n"
             f" WHERE {self._predicates('own') or 'true'}"
         )
+        self._refuse_hidden_looks(candidates)
         chosen = (
             f"FROM {self._name} AS held\n"
             f" WHERE {self._among('held')}\n"
@@ -202,6 +229,15 @@ class _Writing:
         children = tuple(self._children())
         lock = f"SELECT {self._identity('held')} {chosen}" if children else None
         return Statements(candidates, claim, lock, children)
+
+    def _refuse_hidden_looks(self, candidates: str) -> None:
+        reads = reads_of(self._cursor, candidates)
+        for hidden in (*reads.doubted, *reads.opaque):
+            raise RuleRefused(
+                f"a condition calls {hidden}: what it looks at in other rows may change while a "
+                "row is claimed, and would not be seen",
+                "write the condition itself, or let a generated column hold its result",
+            )
 
     # Parts -----------------------------------------------------------------------------------
 
@@ -248,13 +284,14 @@ class _Writing:
             if not refuses:
                 raise RuleRefused(
                     (
-                        f"the foreign key of {relation}.{column} changes its rows"
+                        f"the foreign key of {relation}.{column} changes its rows, or is off"
                         if there
                         else f"no foreign key leads from {relation}.{column} to {self._table}"
                     )
                     + ", so nothing would refuse the claim of a row that comes into use meanwhile",
                     f"add one that refers to {self._table}.{self._id[0]}, without ON DELETE "
-                    "CASCADE, SET NULL or SET DEFAULT",
+                    "CASCADE, SET NULL or SET DEFAULT, and see that no trigger of either table is "
+                    "disabled",
                 )
             conditions.append(
                 f"NOT EXISTS (SELECT FROM {relation.quoted.as_string()} AS other"
@@ -296,18 +333,22 @@ class _Writing:
     def _children(self) -> Iterator[tuple[str, str]]:
         """The deepest ones first."""
         for child in self._it.also_delete:
-            name = self._dependent(child)
+            name = self._dependent(child, self._table, self._id[0])
             belongs = f"own.{quoted(child.column)} = ANY($1)"
             for below in child.also_delete:
+                # Locked: one that another row is given meanwhile keeps what belongs to it.
                 middle = (
                     f"SELECT middle.{quoted(child.id)} FROM {name} AS middle"
                     f" WHERE middle.{quoted(child.column)} = ANY($1){_and(child.where)}"
+                    " FOR UPDATE OF middle"
                 )
                 going = f"own.{quoted(below.column)} IN ({middle}){_and(below.where)}"
-                yield below.table, f"DELETE FROM {self._dependent(below)} AS own WHERE {going}"
+                middle_table, _ = table_named(self._cursor, child.table)
+                lowest = self._dependent(below, middle_table, name_of(child.id))
+                yield below.table, f"DELETE FROM {lowest} AS own WHERE {going}"
             yield child.table, f"DELETE FROM {name} AS own WHERE {belongs}{_and(child.where)}"
 
-    def _dependent(self, child: DependentTableSettings) -> str:
+    def _dependent(self, child: DependentTableSettings, to: Relation, referred: str) -> str:
         relation, _ = table_named(self._cursor, child.table)
         if relation.oid == self._table.oid:
             raise RuleRefused(
@@ -315,7 +356,23 @@ class _Writing:
                 "let a foreign key with ON DELETE CASCADE take the rows below a row",
             )
         refuse_reaching_own_tables(self._cursor, relation)
-        column_named(relation, columns_in(self._cursor, relation), child.column)
+        column = column_named(relation, columns_in(self._cursor, relation), child.column)
+        self._cursor.execute(_UNIQUE, (to.oid, [referred]))
+        if self._cursor.fetchone() != (True,):
+            raise RuleRefused(
+                f"nothing makes {referred} of {to} unique, so rows of {relation} could go that "
+                "belong to others as well",
+                "name its primary key as id",
+            )
+        self._cursor.execute(_REFUSING_KEY, (relation.oid, to.oid, column, referred))
+        _, there = self._cursor.fetchone() or (False, False)
+        if not there and child.where is None:
+            raise RuleRefused(
+                f"no foreign key leads from {relation}.{column} to {to}.{referred}, so it may as "
+                "well hold ids of other tables, and rows of theirs would go",
+                "add the foreign key; or, where a second column tells what the id is of, say in "
+                "`where` of also_delete which: record_type = 'Blob'",
+            )
         return relation.quoted.as_string()
 
 

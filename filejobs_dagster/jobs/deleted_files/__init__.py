@@ -79,8 +79,8 @@ def _run_over_tables(context: RunContext, request: Request, storage: Storage) ->
     from filejobs_dagster.jobs.upload_reservations.opening import opened_tables  # noqa: PLC0415
 
     words = Words("deleted rows", "deleted_file.collected", "collectable_at", MISSING)
-    # `after` is never shorter than the window, see the settings.
-    wanted = [(table, table.after or request.restore_window) for table in request.tables]
+    window = request.restore_window
+    wanted = [(table, max(table.after or window, window)) for table in request.tables]
     with opened_tables(wanted, context.database, lambda: context.connection) as tables:
         return Collection(context, request, storage, tables, words=words).run(
             restore_window_seconds=round(request.restore_window.total_seconds())

@@ -324,6 +324,9 @@ class OperatorTable:
         won: list[Reservation] = []
         with self._raw() as cursor, self._roles_search_path(cursor):
             prepare(cursor, self._shape(cursor))
+            if isinstance(self._settings, TableSettings):
+                # A migration since the last look may have left a view, or taken a foreign key.
+                self._known_statements = statements_of(cursor, self._settings, ROLLED_BACK)
             self._also_deleted.clear()
             for distinct in rounds(wanted):
                 try:
