@@ -29,6 +29,7 @@ CLASSES = {
     totals.UNDATED,
     totals.REFERENCED,
     totals.ENDED,
+    totals.GHOST,
     totals.UNREADABLE,
     totals.UNANSWERED,
     totals.WOULD_ABORT,
