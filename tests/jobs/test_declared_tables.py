@@ -24,7 +24,7 @@ from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import read_settings
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
-from tests.own_tables import OwnTables, schema
+from tests.own_tables import OwnTables, declared, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,15 +44,8 @@ CREATE TABLE documents (
     expires_at timestamptz DEFAULT now() - interval '1 hour'
 )"""
 
-DECLARED: dict[str, Any] = {
-    "name": "documents",
-    "table": "public.documents",
-    "key": "storage_key",
-    "size": "size_bytes",
-    "due": "expires_at",
-    "after": "0s",
-    "where": "status = 'reserved'",
-}
+SET = declared()["set"]
+DECLARED = {key: value for key, value in declared().items() if key != "set"}
 
 
 class World(OwnTables):
@@ -132,7 +125,7 @@ def test_a_row_whose_condition_changes_between_look_and_claim_stays_with_its_byt
 ) -> None:
     world.create(DOCUMENTS)
     world.rows(slow="reserved", gone="reserved", kept="complete")
-    more = {"set": {"status": "expired"}} if claims_by == "set" else {}
+    more = {"set": SET} if claims_by == "set" else {}
     world.declare(in_its_database(world, **DECLARED, **more))
     complete = "UPDATE documents SET status = 'complete' WHERE storage_key = 'files/slow'"
     between_look_and_claim(monkeypatch, lambda: world.app(complete))
