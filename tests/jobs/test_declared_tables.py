@@ -296,10 +296,10 @@ def test_a_time_of_each_form_makes_due_what_is_due_and_what_is_no_time_is_never_
     world: World,
 ) -> None:
     world.create("CREATE DOMAIN moment AS timestamptz")
-    for number, (shape, (column, written, declared, no_times)) in enumerate(SHAPES.items()):
+    for number, (shape, (column, written, said, no_times)) in enumerate(SHAPES.items()):
         world.create(f"DROP TABLE IF EXISTS documents; {DOCUMENTS}")
         world.app(f"ALTER TABLE documents DROP expires_at, ADD made_at {column}")
-        world.declare({**DECLARED, **declared, "due": "made_at", "after": "30m"})
+        world.declare({**DECLARED, **said, "due": "made_at", "after": "30m"})
         front = f"files/{number}/"
         times = {
             f"{front}due": written(HOUR_AGO),
