@@ -1,10 +1,14 @@
-"""Installations whose reservations are in tables of the operator's: those of docs/own-tables.md."""
+"""Installations whose reservations are in tables of the operator's.
+
+The statements by hand are those of docs/own-tables.md, and for Active Storage a file beside this.
+"""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,27 +26,32 @@ if TYPE_CHECKING:
 
 HOUR = timedelta(hours=1)
 PAGE = "own-tables.md"
+RAILS = Path(__file__).with_name("active_storage.yaml")
 
 
 def schema(containing: str) -> str:
-    """The SQL block of the page that makes these tables."""
-    (found,) = [
-        block.text
-        for block in page(PAGE).blocks
-        if block.language == "sql" and containing in block.text
-    ]
+    """The SQL that makes these tables."""
+    (found,) = [text for text in _texts("sql") if containing in text]
     return found
 
 
 def example(containing: str) -> dict[str, Any]:
-    """The settings of the page that speak of this table."""
-    (found,) = [
-        block.text
-        for block in page(PAGE).blocks
-        if block.language == "yaml" and containing in block.text
-    ]
+    """The settings with statements by hand that speak of this table."""
+    (found,) = [text for text in _texts("yaml") if "claim: |" in text and containing in text]
     document: dict[str, Any] = yaml.safe_load(found)
     return document
+
+
+def declared() -> dict[str, Any]:
+    """The declaration of `documents` that the page shows."""
+    (found,) = [text for text in _texts("yaml") if "tables:" in text]
+    (table,) = yaml.safe_load(found)["jobs"]["upload_reservations"]["tables"]
+    return {**table}
+
+
+def _texts(language: str) -> list[str]:
+    of_page = [block.text for block in page(PAGE).blocks if block.language == language]
+    return [*of_page, RAILS.with_suffix(f".{language}").read_text(encoding="utf-8")]
 
 
 def reservation_source(settings: Settings) -> ReservationSourceSettings | None:

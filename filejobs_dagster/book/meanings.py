@@ -31,6 +31,10 @@ EVERY_RUN: Mapping[str, str] = {
         "who asked for the run: `user`, `host`, `how` it is known; absent "
         "when nobody did or nobody knows"
     ),
+    "settings": (
+        "twelve hexadecimal digits of the settings that it went by: runs with the same ones read "
+        "the same settings. Dagster's tag `filejobs/settings` has those of the code server"
+    ),
     "mode_reason": "why the mode is not the one that was asked; absent otherwise",
     "door": "what each guard found before the run began",
     "would_be_refused": (

@@ -47,7 +47,8 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
     ("watched_database", ("SELECT", "INSERT", "UPDATE")),
     ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    ("hold", ("SELECT",)),
+    # Whoever looks after the jobs has their role at hand, and a brake must not wait for the owner.
+    ("hold", ("SELECT", "INSERT", "UPDATE")),
     ("never_arrived", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("setback", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("http_start", ("SELECT", "INSERT", "DELETE")),

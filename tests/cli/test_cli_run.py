@@ -72,7 +72,7 @@ def test_a_run_shows_its_record_and_its_exit_code_says_the_outcome(
     assert call("open").stdout == f"http://127.0.0.1:3000/runs/{document['run_id']}\n"
 
 
-def test_a_live_run_works_with_the_printed_grants_and_not_with_one_less(
+def test_a_live_run_and_the_brake_work_with_the_printed_grants_and_a_run_not_with_one_less(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call("bucket", "adopt").exit_code == 0
@@ -87,6 +87,8 @@ def test_a_live_run_works_with_the_printed_grants_and_not_with_one_less(
             monkeypatch.setenv("FILEJOBS_DATABASE_URL", url)
             live = call("run", "upload_reservations", "--live", "--limit", "1")
             assert live.exit_code == 0, live.output
+            for brake in (("hold", "--why", "a customer misses files"), ("release",)):
+                assert call(*brake).exit_code == 0, "the brake needs no other role"
             owner.execute(f"REVOKE DELETE ON file FROM {role}".encode())
             lacking = call("run", "upload_reservations", "--live")
             assert lacking.exit_code == 1

@@ -12,7 +12,7 @@ import yaml
 from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.jobs.multipart_uploads import aborts
 from filejobs_dagster.jobs.multipart_uploads import detail as totals
-from filejobs_dagster.jobs.setbacks import WAITS
+from filejobs_dagster.jobs.setbacks import GHOST, WAITS
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.objects.multipart.aborting import MOST_ABORTS
 from filejobs_dagster.objects.multipart.backstop import rule_to_add
@@ -29,6 +29,7 @@ CLASSES = {
     totals.UNDATED,
     totals.REFERENCED,
     totals.ENDED,
+    GHOST,
     totals.UNREADABLE,
     totals.UNANSWERED,
     totals.WOULD_ABORT,

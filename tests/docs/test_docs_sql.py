@@ -10,11 +10,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.cli.grants import statements
 from filejobs_dagster.doctor.database import check_database
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.operator import Column, OperatorQuery
-from filejobs_dagster.settings import SourceSettings
+from filejobs_dagster.settings import SourceSettings, load_settings
 from filejobs_dagster.uploads import Uploads
 from tests.docs.pages import EXAMPLES, Block, blocks, page
 
@@ -118,7 +119,12 @@ def fresh_roles(empty_database_url: str) -> Iterator[str]:
             connection.execute(f"DROP ROLE {role}".encode())
 
 
-def test_the_grants_give_each_role_what_it_needs_and_no_more(fresh_roles: str) -> None:
+def test_the_grants_give_each_role_what_it_needs_and_no_more(
+    fresh_roles: str, tmp_path: Path
+) -> None:
+    *_, journey = (block for block in page("first-hour.md").blocks if block.language == "yaml")
+    path = tmp_path / "filejobs.yaml"
+    path.write_text(journey.text, encoding="utf-8")
     first, second = (_sql("security.md", containing) for containing in ROLES_AND_GRANTS)
     rest = [block.text for block in page("first-hour.md").blocks if block.language == "sql"]
     assert len(rest) == 2
@@ -126,7 +132,11 @@ def test_the_grants_give_each_role_what_it_needs_and_no_more(fresh_roles: str) -
         _run(superuser, first)
     owner, collector, application = (make_conninfo(fresh_roles, user=role) for role in ROLES)
     migrate(owner, "filejobs")
+    # What `filejobs grants` prints for the settings of the same journey.
+    settings = load_settings(path, {"FILEJOBS_DATABASE_URL": collector})
     with psycopg.connect(owner, autocommit=True) as connection:
+        for statement in statements(settings, ROLES[1]):
+            connection.execute(statement)
         _run(connection, second)
         for text in rest:
             _run(connection, text)

@@ -182,13 +182,15 @@ def test_every_sensor_is_explained(installation: Installation, definitions: dg.D
 
 
 def test_every_tag_that_a_run_gets_is_explained() -> None:
-    for tag in (tags.MODE, tags.EFFECTIVE_MODE, tags.EXCLUSIVE, tags.MAX_RUNTIME):
+    for tag in (tags.MODE, tags.EFFECTIVE_MODE, tags.EXCLUSIVE, tags.MAX_RUNTIME, tags.SETTINGS,
+                tags.ALLOW_LIVE):  # fmt: skip
         assert f"`{tag}`" in page("running-dagster.md").text
 
 
-def test_the_catalog_entries_are_named() -> None:
-    for asset in catalog_assets(read_settings(CHECKOUT / "filejobs.yaml", {})):
-        assert f"the asset `{asset.key.to_user_string()}`" in page("running-dagster.md").words
+def test_the_catalog_has_an_asset_for_each_job_by_its_name_as_the_page_says() -> None:
+    assert "the asset of the job's name" in page("running-dagster.md").words
+    assets = catalog_assets(read_settings(CHECKOUT / "filejobs.yaml", {}))
+    assert {asset.key.to_user_string() for asset in assets} == {job.name for job in JOBS}
 
 
 def test_the_numbers_that_the_pages_write_out_are_those_of_the_code() -> None:
@@ -226,14 +228,14 @@ def test_every_command_that_a_page_tells_to_type_exists() -> None:
             r"(?:^|[ /])filejobs (?:--config \S+ )?([a-z]+(?:-[a-z]+)*)", block.text, re.MULTILINE
         )
     }
-    assert {"migrate", "doctor", "status", "runs", "mirror", "settings"} <= told
+    assert {"migrate", "grants", "doctor", "run", "status", "runs", "settings"} <= told
     assert told <= set(Commands.places)
 
 
 def _typed() -> list[str]:
-    """Every line of the pages that calls `filejobs`, without comments and redirections."""
+    """Every line of the pages that calls `filejobs`, without comments, redirections and pipes."""
     lines = [
-        line.partition(" #")[0].partition(" > ")[0].partition(" || ")[0]
+        re.split(r" (?:#|>|\|\|?) ", line)[0]
         for each in pages()
         for block in each.blocks
         if block.language == "sh"

@@ -31,7 +31,7 @@ from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
 from filejobs_dagster.settings.tables import sources_of
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
-from tests.own_tables import OwnTables, schema
+from tests.own_tables import OwnTables, declared, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,15 +51,8 @@ CREATE TABLE documents (
     expires_at timestamptz DEFAULT now() - interval '1 hour'
 )"""
 
-DECLARED: dict[str, Any] = {
-    "name": "documents",
-    "table": "public.documents",
-    "key": "storage_key",
-    "size": "size_bytes",
-    "due": "expires_at",
-    "after": "0s",
-    "where": "status = 'reserved'",
-}
+SET = declared()["set"]
+DECLARED = {key: value for key, value in declared().items() if key != "set"}
 
 
 class World(OwnTables):
@@ -139,7 +132,7 @@ def test_a_row_whose_condition_changes_between_look_and_claim_stays_with_its_byt
 ) -> None:
     world.create(DOCUMENTS)
     world.rows(slow="reserved", gone="reserved", kept="complete")
-    more = {"set": {"status": "expired"}} if claims_by == "set" else {}
+    more = {"set": SET} if claims_by == "set" else {}
     world.declare(in_its_database(world, **DECLARED, **more))
     complete = "UPDATE documents SET status = 'complete' WHERE storage_key = 'files/slow'"
     between_look_and_claim(monkeypatch, lambda: world.app(complete))
@@ -312,10 +305,10 @@ def test_a_time_of_each_form_makes_due_what_is_due_and_what_is_no_time_is_never_
     world: World,
 ) -> None:
     world.create("CREATE DOMAIN moment AS timestamptz")
-    for number, (shape, (column, written, declared, no_times)) in enumerate(SHAPES.items()):
+    for number, (shape, (column, written, said, no_times)) in enumerate(SHAPES.items()):
         world.create(f"DROP TABLE IF EXISTS documents; {DOCUMENTS}")
         world.app(f"ALTER TABLE documents DROP expires_at, ADD made_at {column}")
-        world.declare({**DECLARED, **declared, "due": "made_at", "after": "30m"})
+        world.declare({**DECLARED, **said, "due": "made_at", "after": "30m"})
         front = f"files/{number}/"
         times = {
             f"{front}due": written(HOUR_AGO),

@@ -1,4 +1,4 @@
-"""Unattached blobs of Active Storage, by the settings of docs/own-tables.md."""
+"""Unattached blobs of Active Storage, by three statements (tests/active_storage.yaml)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Rails(OwnTables):
         return {key for (key,) in self.app("SELECT key FROM active_storage_blobs")}
 
     def waiting_claim(self) -> None:
-        """Take the way of the page's claim that waits, so that a race has a place to stand."""
+        """Take the way of a claim that waits, so that a race has a place to stand."""
         claim = self.document["jobs"]["upload_reservations"]["source"]["claim"]
         self.source(claim=claim.replace(" skip locked", ""))
 

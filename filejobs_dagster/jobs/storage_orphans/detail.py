@@ -170,6 +170,10 @@ FIELDS: Mapping[str, str] = {
         "come; rows, keys, keys `in_owns` and empty rows of each source. A source with keys, "
         "none of them in `owns`, needs another transform, or names objects of another prefix"
     ),
+    "references_read_at": (
+        "when the references were counted, by the database's clock. Rows from before that jobs "
+        "take later are expected to be gone in the next pass (`reference_shrink`)"
+    ),
     "named_elsewhere": (
         "the columns that name objects without being a source: how many, one of them, the line "
         "that would declare the column"
