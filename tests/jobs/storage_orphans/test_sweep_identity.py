@@ -60,7 +60,9 @@ def tried_again_now(sweep: Sweeper) -> None:
     sweep.installation.execute("UPDATE setback SET not_before = now()")
 
 
-def standing_of(sweep: Sweeper, detail: dict[str, Any]) -> tuple[str, str]:
+def standing_of(
+    sweep: Sweeper, detail: dict[str, Any], stale_after: timedelta | None = None
+) -> tuple[str, str]:
     """The word and the reason of the job after a run with this record."""
     sweep.installation.execute(
         "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, scanned, acted,"
@@ -68,7 +70,7 @@ def standing_of(sweep: Sweeper, detail: dict[str, Any]) -> tuple[str, str]:
         ' 1, 0, %s::jsonb || \'{"window": {"covers": "everything"}}\')',
         (json.dumps(detail),),
     )
-    expected = Expectation("storage_orphans", configured=True, mode="live")
+    expected = Expectation("storage_orphans", configured=True, mode="live", stale_after=stale_after)
     with (
         sweep.installation.database.connect("standing") as connection,
         sweep.installation.database.transaction(connection, read_only=True) as cursor,
@@ -282,6 +284,9 @@ def test_rules_that_alternate_are_named_and_the_first_sighting_survives_them(
         assert outcome.ok, outcome.error
         assert (outcome.acted, outcome.detail["swept"]) == (0, False)
         assert datetime.fromisoformat(outcome.detail["oldest_left"]) < ago
+        assert standing_of(sweep, dict(outcome.detail), timedelta(days=8))[0] == "behind"
+        if protect == ["files/other/"]:
+            assert outcome.detail["finding"] is None, "the age alone says it"
     assert "to and fro" in outcome.detail["finding"]
     assert "the test" in outcome.detail["finding"], "who ran by the other rules"
     # By one set of rules, seen twice: it goes, whatever came before.
