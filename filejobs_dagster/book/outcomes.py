@@ -99,6 +99,7 @@ class ItemOutcome(Generic[Key]):
         lock: What keeps a locked one.
         unsettled: True when it is still there after a request that the server may yet carry out:
             whoever refers to it may lose it.
+        version: Of an undecided one, the identifier of the version that is there; None without any.
     """
 
     key: Key
@@ -108,6 +109,7 @@ class ItemOutcome(Generic[Key]):
     versions: int = 0
     lock: Locked | None = None
     unsettled: bool = False
+    version: str | None = None
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ SELECT key, job, collected_at
 def note_never_arrived(
     cursor: psycopg.Cursor[TupleRow], bucket: str, job: str, keys: Collection[str]
 ) -> None:
-    """Remember keys whose rows were collected without an object, and forget the oldest ones.
+    """Remember keys without an object, whose rows were collected, and forget the oldest ones.
 
     Args:
         cursor: In the transaction that records it.
@@ -66,7 +66,7 @@ def note_never_arrived(
 
 
 def late_landings(context: RunContext, bucket: str, keys: Sequence[bytes]) -> dict[bytes, str]:
-    """Those of the keys that have an object now and had none then, each with who collected it."""
+    """Those of the keys that had no object when their row was gone, each with who collected it."""
     with context.database.transaction(context.connection, read_only=True) as cursor:
         cursor.execute(_LATE, {"bucket": bucket, "keys": list(keys)})
         return {

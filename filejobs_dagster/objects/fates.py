@@ -24,7 +24,12 @@ class Fates:
     def settle(self, key: bytes, verdict: Verdict, lock: Locked | None = None) -> None:
         """Write down what became of a key; the last word counts."""
         self._known[key] = ItemOutcome(
-            key, verdict.fate, verdict.reason, lock=lock, unsettled=verdict.unsettled
+            key,
+            verdict.fate,
+            verdict.reason,
+            lock=lock,
+            unsettled=verdict.unsettled,
+            version=verdict.version,
         )
 
     def disbelieve(self, key: bytes, verdict: Verdict) -> None:

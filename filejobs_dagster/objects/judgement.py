@@ -203,7 +203,8 @@ class Judgement(LastQuestion):
         locked = None if same.word == "another" else self._locked(key)
         if locked is not None or same.same:
             return locked
-        return Verdict(_FATES[same.word], same.why)
+        version = self.seen[key].version if same.word == "undecided" else None
+        return Verdict(_FATES[same.word], same.why, version=version)
 
     def _locked(self, key: str) -> Verdict | None:
         sighting = self.seen[key]

@@ -260,7 +260,7 @@ def _first_look(
 def _changed(expected: Expected, current: Version, older: Sequence[Version]) -> Verdict | None:
     same = compare(as_expected(expected), found(current, current.identifier))
     if same.word == "undecided":
-        return Verdict(Fate.UNDECIDED, same.why)
+        return Verdict(Fate.UNDECIDED, same.why, version=current.identifier)
     if not same.same:
         return Verdict(Fate.CHANGED, same.why)
     if any(_is_newer(version, expected) for version in older):

@@ -91,12 +91,14 @@ class Verdict:
         reason: Without secrets; empty where the fate says it all.
         code: S3's own word for a refusal, if there was one.
         unsettled: True when it was sent, and the server may still carry it out.
+        version: Of what is undecided, the version that is there; None without any.
     """
 
     fate: Fate
     reason: str = ""
     code: str = ""
     unsettled: bool = False
+    version: str | None = None
 
 
 class Supervisor(Protocol):

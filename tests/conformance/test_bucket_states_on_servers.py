@@ -12,7 +12,8 @@ from filejobs_dagster.objects.client import make_client
 from tests.conformance.ceph import OWNER
 from tests.conformance.gateway import client_of
 from tests.installation import Installation
-from tests.jobs.bucket_states import STATES, Left, State, Touch, World
+from tests.jobs.bucket_states import CURRENT, STATES, Left, State, Touch, World
+from tests.jobs.storage_orphans.conftest import Sweeper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ def check(
     purge: bool,
     touch: Touch | None = None,
     other: Mapping[str, Left] = MappingProxyType({}),
-) -> None:
+) -> World:
     name = f"test-{uuid.uuid4().hex}"
     owner = client_of(endpoint_url, OWNER)
     holds = state == "locked" or touch == "hold"
@@ -43,7 +44,9 @@ def check(
         "FILEJOBS_S3_SECRET_ACCESS_KEY": OWNER.secret_access_key,
     }
     client = make_client(installation.settings(environment).buckets["uploads"])
-    World(installation, client, state, purge, touch, other).check()
+    world = World(installation, client, state, purge, touch, other)
+    world.check()
+    return world
 
 
 @pytest.mark.parametrize("purge", [False, True])
@@ -68,13 +71,14 @@ def test_what_was_changed_after_its_upload_goes_on_ceph(
 
 
 @pytest.mark.parametrize("touch", get_args(Touch))
-def test_what_was_changed_after_its_upload_goes_or_is_undecided_on_seaweedfs(
+def test_what_was_changed_after_its_upload_goes_on_seaweedfs(
     tmp_path: Path, database_url: str, seaweedfs: SeaweedFS, touch: Touch
 ) -> None:
     # A hold dates the version anew here, and not its entry in the listing of objects, in which the
-    # orphan was seen: nobody can tell whether the same bytes were written again, so it stays.
+    # orphan was seen: the first look cannot tell whether the same bytes were written again. It
+    # keeps the version, by which the next one can.
     other = {"storage_orphans": Left(2, 0, "undecided", 0)} if touch == "hold" else {}
-    check(
+    world = check(
         tmp_path,
         database_url,
         seaweedfs.endpoint_url,
@@ -83,3 +87,21 @@ def test_what_was_changed_after_its_upload_goes_or_is_undecided_on_seaweedfs(
         touch=touch,
         other=other,
     )
+    if touch == "hold":
+        sweep = Sweeper(world.installation, world.client)
+        world.installation.execute("UPDATE setback SET not_before = now()")
+        assert sweep().detail["fates"] == {"purged": 1}
+        assert world.left_of("files/orphan") == (0, 0)
+
+
+def test_the_same_bytes_written_after_a_hold_was_seen_stay_on_seaweedfs(
+    tmp_path: Path, database_url: str, seaweedfs: SeaweedFS
+) -> None:
+    other = {"storage_orphans": Left(2, 0, "undecided", 0)}
+    url = seaweedfs.endpoint_url
+    world = check(tmp_path, database_url, url, "enabled", purge=True, touch="hold", other=other)
+    sweep = Sweeper(world.installation, world.client)
+    world.installation.execute("UPDATE setback SET not_before = now()")
+    sweep.when["Removing up to"] = lambda: sweep.put("files/orphan", body=CURRENT)
+    assert sweep().detail["fates"] == {"changed meanwhile": 1}
+    assert world.left_of("files/orphan") == (3, 0)

@@ -137,6 +137,16 @@ def given_up(
 
 
 @contextmanager
+def ended_by_force(
+    _: AuditedInstallation, run: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Dagster calls it over, and nothing has mirrored that yet."""
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "ended", lambda: "Dagster calls it CANCELED")
+        yield
+
+
+@contextmanager
 def promoted(
     _: AuditedInstallation, __: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
@@ -201,6 +211,7 @@ PROOFS: dict[str, tuple[str | None, Fault]] = {
     "hold": ("hold", as_at_the_door("hold")),
     "lock": (None, lock_of_another),
     "open record": (None, given_up),
+    "not ended by force": (None, ended_by_force),
     "marker": ("marker", as_at_the_door("marker")),
     "same primary": ("marker", promoted),
     "operator's primary": ("databases", seen_on_a_later_timeline),

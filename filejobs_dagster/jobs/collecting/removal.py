@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from filejobs_dagster.book.outcomes import (
@@ -26,7 +25,7 @@ from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
 from filejobs_dagster.objects.measure import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -145,7 +144,7 @@ class Removal:
             f"Their rows are gone and no further row was claimed, {WHERE_THE_KEYS_ARE} Check the "
             "bucket's permissions, holds and locks.",
         )
-        self._record(absent, outcomes)
+        self._record(absent, outcomes, sizes)
         if refused is not None:
             raise JobFailed(refused)
 
@@ -198,18 +197,29 @@ class Removal:
         self._books.totals.note_refusals(outcomes)
 
     def _record(
-        self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
+        self, absent: Sequence[str], outcomes: Outcomes[str], sizes: Mapping[str, int | None]
     ) -> None:
         """Write what became of the intent."""
         self._books.commit_result(
-            self._result(absent, outcomes, **facts), partial(self._remember, absent=absent)
+            self._result(absent, outcomes), self._remembering(absent, outcomes, sizes)
         )
 
-    def _remember(self, cursor: psycopg.Cursor[TupleRow], absent: Sequence[str]) -> None:
-        """The bytes of an upload may still come; a file's whose object is missing will not."""
-        if self._absent == NEVER_ARRIVED:
-            job = self._context.identity.job
-            note_never_arrived(cursor, self._storage.bucket, job, absent)
+    def _remembering(
+        self, absent: Sequence[str], outcomes: Outcomes[str], sizes: Mapping[str, int | None]
+    ) -> Callable[[psycopg.Cursor[TupleRow]], None]:
+        """The bytes of an upload may still come; a file's whose object is missing will not.
+
+        Of what nobody has measured, nothing may have been there, so all that is gone counts.
+        """
+        gone = (*outcomes.removed(), *outcomes.of(Fate.ALREADY_GONE))
+        may_come = [*absent, *(key for key in gone if key not in sizes)]
+
+        def remember(cursor: psycopg.Cursor[TupleRow]) -> None:
+            if self._absent == NEVER_ARRIVED:
+                job = self._context.identity.job
+                note_never_arrived(cursor, self._storage.bucket, job, may_come)
+
+        return remember
 
     def _result(
         self, absent: Sequence[str], outcomes: Outcomes[str], **facts: str | list[str]
@@ -251,7 +261,7 @@ class Removal:
         self._books.stopped = WHY_STOPPED[stopped.kind]
         unwritten = self._books.try_result(
             self._result(absent, done, left=left, stopped=stopped.reason),
-            partial(self._remember, absent=absent),
+            self._remembering(absent, done, sizes),
         )
         raise JobFailed(
             f"{stopped.reason} The bytes of {len(left)} of the {len(keys)} objects in batch "

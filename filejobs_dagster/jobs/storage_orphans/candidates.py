@@ -22,6 +22,8 @@ class Intended:
         modified: As the listing said it.
         first_seen: When a run first saw it without a reference.
         reason: Why an earlier run could not remove it; None when none tried.
+        seen_as: The version that an earlier run found there, when it could not tell whether it is
+            the one that was listed; None where that is too short ago to be the orphan's.
     """
 
     key: bytes
@@ -30,6 +32,7 @@ class Intended:
     modified: datetime
     first_seen: datetime
     reason: str | None = None
+    seen_as: str | None = None
 
     @property
     def modified_milliseconds(self) -> int:
@@ -116,8 +119,10 @@ class Aside:
         key: Its bytes.
         reason: Why.
         not_before: The end of a lock; None where its pause says when to try again.
+        version: The version that was found there, where nobody can tell whether it is the orphan.
     """
 
     key: bytes
     reason: str
     not_before: datetime | None = None
+    version: str | None = None

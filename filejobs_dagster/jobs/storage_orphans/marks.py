@@ -267,9 +267,10 @@ class Marks:
         cursor: psycopg.Cursor[TupleRow],
         keys: Sequence[bytes],
         confirmed_before: datetime,
+        there_before: datetime,
     ) -> list[Intended]:
         """Say that these will be deleted; returns those that nobody is referring to."""
-        values = self._confirming(confirmed_before, cursor)
+        values = self._confirming(confirmed_before, cursor) | {"there_before": there_before}
         cursor.execute(statements.INTEND, {**values, "keys": list(keys)})
         won = [Intended(bytes(row[0]), *row[1:]) for row in cursor.fetchall()]
         return sorted(won, key=lambda one_of: (one_of.modified, one_of.key))
@@ -315,6 +316,7 @@ class Marks:
                 "keys": [aside.key for aside in objects],
                 "reasons": [aside.reason.replace("\x00", "") for aside in objects],
                 "not_before": [aside.not_before for aside in objects],
+                "versions": [aside.version for aside in objects],
             },
         )
 

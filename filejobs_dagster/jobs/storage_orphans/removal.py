@@ -64,12 +64,14 @@ class Means:
         rewrites: Lead from a key to the owners that keep it.
         manner: How this bucket's objects are removed.
         confirmed_before: Orphans that an earlier run saw until then are due.
+        there_before: A version that was there until then may be an orphan.
         ends_at: No batch is begun after this moment of the monotonic clock.
     """
 
     rewrites: Rewrites
     manner: Manner
     confirmed_before: datetime
+    there_before: datetime
     ends_at: float
 
 
@@ -145,7 +147,9 @@ class Drain:
 
         def once() -> list[Intended]:
             with self._context.database.transaction(self._context.connection) as cursor:
-                won = self._marks.intend(cursor, keys, self._means.confirmed_before)
+                won = self._marks.intend(
+                    cursor, keys, self._means.confirmed_before, self._means.there_before
+                )
                 # Until their result is written nobody knows: a run killed in between leaves them.
                 self._books.totals.intended = len(won)
                 if won:
@@ -232,6 +236,7 @@ class Drain:
             size=one.size,
             modified=one.modified_milliseconds,
             owners=tuple(owner.decode("utf-8", "surrogateescape") for owner in owners),
+            seen_as=one.seen_as,
         )
 
     def _settle(self, intended: Sequence[Intended], outcomes: Outcomes[bytes]) -> None:
@@ -275,7 +280,9 @@ class Drain:
             ],
         )
         failed = dict(_failed(settled))
-        self._marks.set_aside(cursor, "failed", [Aside(key, why) for key, why in failed.items()])
+        versions = {it.key: it.version for it in settled}
+        aside = [Aside(key, why, version=versions[key]) for key, why in failed.items()]
+        self._marks.set_aside(cursor, "failed", aside)
         self._setbacks.write(cursor, failed, [*settled.removed(), *over])
         self._marks.release(cursor, unasked)
 

@@ -56,6 +56,8 @@ UPDATE orphan_candidate AS candidate
                              THEN candidate.state ELSE 'seen' END,
        reason         = CASE WHEN held.same THEN candidate.reason END,
        not_before     = CASE WHEN held.same THEN candidate.not_before END,
+       seen_as        = CASE WHEN held.same THEN candidate.seen_as END,
+       seen_as_at     = CASE WHEN held.same THEN candidate.seen_as_at END,
        intent_at      = NULL,
        intent_run     = NULL
   FROM held
@@ -149,7 +151,8 @@ SELECT key, last_modified, {_CONFIRMED} AS is_due, reason IS NOT NULL AS was_ref
 """  # noqa: S608 (our own text)
 
 # The intent is the claim: it repeats every predicate. SKIP LOCKED: a transaction that is referring
-# to a key at this moment holds the row, and wins.
+# to a key at this moment holds the row, and wins. A version speaks for the orphan once it has been
+# there for as long as any orphan must be: until then its writer may still be about to refer to it.
 INTEND = f"""
 UPDATE orphan_candidate
    SET state = 'deleting', intent_at = clock_timestamp(), intent_run = %(run_id)s
@@ -161,7 +164,8 @@ UPDATE orphan_candidate
                             FOR UPDATE SKIP LOCKED)
    AND {_CONFIRMED}
    AND key = ANY(%(keys)s::bytea[])
-RETURNING key, etag, size_bytes, last_modified, first_seen_at, reason
+RETURNING key, etag, size_bytes, last_modified, first_seen_at, reason,
+          CASE WHEN seen_as_at <= %(there_before)s THEN seen_as END
 """  # noqa: S608 (our own text)
 
 # Of the orphans of this pass: those that may be deleted now, those that nobody saw early enough
@@ -251,10 +255,15 @@ UPDATE orphan_candidate AS candidate
    SET state      = %(state)s,
        reason     = aside.reason,
        not_before = aside.not_before,
+       seen_as    = coalesce(aside.version, candidate.seen_as),
+       seen_as_at = CASE WHEN coalesce(aside.version, candidate.seen_as)
+                              IS NOT DISTINCT FROM candidate.seen_as
+                         THEN candidate.seen_as_at ELSE clock_timestamp() END,
        intent_at  = NULL,
        intent_run = NULL
-  FROM unnest(%(keys)s::bytea[], %(reasons)s::text[], %(not_before)s::timestamptz[])
-           AS aside (key, reason, not_before)
+  FROM unnest(%(keys)s::bytea[], %(reasons)s::text[], %(not_before)s::timestamptz[],
+              %(versions)s::text[])
+           AS aside (key, reason, not_before, version)
  WHERE candidate.bucket = %(bucket)s
    AND candidate.key = aside.key
    AND candidate.state = 'deleting'

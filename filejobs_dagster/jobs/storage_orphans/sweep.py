@@ -132,7 +132,7 @@ class Sweep:
             supply = ReviewedOnly(self._marks, confirmed_before, reviewed)
         supply = NotNamedElsewhere(supply, elsewhere, live=self._context.live)
         if self._context.live and not first:
-            self._drain(supply, confirmed_before)
+            self._drain(supply, confirmed_before, now)
         how = How(confirmed_before, first, reviewed is not None, supply, elsewhere)
         return Ending(self._context, self._request, self._books, self._marks, how).outcome(
             marked=marked
@@ -305,7 +305,7 @@ class Sweep:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def _drain(self, supply: Supply, confirmed_before: datetime) -> None:
+    def _drain(self, supply: Supply, confirmed_before: datetime, now: datetime) -> None:
         """Delete what is confirmed."""
         due, _ = self._marks.tally(confirmed_before)
         if not due.count:
@@ -325,7 +325,11 @@ class Sweep:
         self._books.facts["versioning"] = manner.versioning
         self._books.facts["conditional_delete"] = manner.conditional or "not known"
         means = Means(
-            Rewrites(self._storage.bucket.rewrites), manner, confirmed_before, self._ends_at
+            Rewrites(bucket.rewrites),
+            manner,
+            confirmed_before,
+            min(confirmed_before, now - bucket.min_age),
+            self._ends_at,
         )
         Drain(self._context, self._request, self._storage, self._books, self._marks, means).run(
             supply

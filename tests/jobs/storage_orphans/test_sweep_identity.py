@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,16 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
+from filejobs_dagster.jobs.storage_orphans import removal
 from filejobs_dagster.ledger.standing import Expectation, standings
 from filejobs_dagster.objects import identity
+from tests.jobs.storage_orphans.test_sweep_doubted import put_so_long_ago
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from filejobs_dagster.jobs.storage_orphans.candidates import Intended
+    from filejobs_dagster.objects.targets import Expected
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 
@@ -55,7 +60,9 @@ def tried_again_now(sweep: Sweeper) -> None:
     sweep.installation.execute("UPDATE setback SET not_before = now()")
 
 
-def standing_of(sweep: Sweeper, detail: dict[str, Any]) -> tuple[str, str]:
+def standing_of(
+    sweep: Sweeper, detail: dict[str, Any], stale_after: timedelta | None = None
+) -> tuple[str, str]:
     """The word and the reason of the job after a run with this record."""
     sweep.installation.execute(
         "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, scanned, acted,"
@@ -63,7 +70,7 @@ def standing_of(sweep: Sweeper, detail: dict[str, Any]) -> tuple[str, str]:
         ' 1, 0, %s::jsonb || \'{"window": {"covers": "everything"}}\')',
         (json.dumps(detail),),
     )
-    expected = Expectation("storage_orphans", configured=True, mode="live")
+    expected = Expectation("storage_orphans", configured=True, mode="live", stale_after=stale_after)
     with (
         sweep.installation.database.connect("standing") as connection,
         sweep.installation.database.transaction(connection, read_only=True) as cursor,
@@ -120,6 +127,98 @@ def test_of_a_version_whose_time_was_moved_the_listing_of_versions_decides(sweep
     assert sweep.installation.keys() == {"files/used", "files/again"}
     assert outcome.detail["swept"] is False
     assert outcome.detail["finding"] is None, "something went"
+
+
+@dataclass
+class DatedAnew:
+    """An orphan that HEAD and the listing of versions date later than the listing of objects."""
+
+    sweep: Sweeper
+    days: int = 0
+
+    def __post_init__(self) -> None:
+        sweep = self.sweep
+        sweep.installation.client.put_bucket_versioning(
+            Bucket=sweep.installation.bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        put_so_long_ago(sweep, {"files/held": self.days})
+        sweep.seen_before_there("files/held")
+        events: Any = sweep.client.meta.events
+        events.register("after-call.s3.HeadObject", self._moved)
+        events.register("after-call.s3.ListObjectVersions", self._versions_moved)
+        sweep.guards = [it for it in sweep.guards if it.name != "clocks"]
+
+    @staticmethod
+    def _moved(parsed: dict[str, Any], **_event: object) -> None:
+        if "ETag" in parsed:
+            parsed["LastModified"] += timedelta(seconds=20)
+
+    def _versions_moved(self, parsed: dict[str, Any], **_event: object) -> None:
+        for version in parsed.get("Versions", []):
+            self._moved(version)
+
+    def undecided(self) -> None:
+        """One run, in which nobody can tell; the next one tries again."""
+        outcome = self.sweep()
+        assert outcome.detail["fates"] == {"undecided": 1}, outcome.detail
+        assert self.is_there()
+        tried_again_now(self.sweep)
+
+    def is_there(self) -> bool:
+        return self.sweep.installation.has_object("files/held")
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_what_is_dated_anew_for_good_goes_when_its_version_was_there_before_the_listing(
+    sweep: Sweeper, purge: bool
+) -> None:
+    sweep.installation.document["buckets"]["uploads"]["purge_versions"] = purge
+    dated_anew = DatedAnew(sweep)
+    dated_anew.undecided()
+    outcome = sweep()
+    assert outcome.detail["fates"] == {"purged" if purge else "marked": 1}, outcome.detail
+    assert outcome.detail["swept"] is True
+    assert not dated_anew.is_there()
+
+
+def test_a_version_that_was_first_seen_less_than_the_minimum_age_ago_decides_nothing(
+    sweep: Sweeper,
+) -> None:
+    dated_anew = DatedAnew(sweep, days=3)
+    sweep.min_age = timedelta(days=1)
+    dated_anew.undecided()
+    dated_anew.undecided()
+    sweep.installation.execute(
+        "UPDATE orphan_candidate SET seen_as_at = seen_as_at - interval '25 hours'"
+    )
+    assert sweep().detail["fates"] == {"marked": 1}
+
+
+def test_the_same_bytes_uploaded_since_the_version_was_seen_stay(sweep: Sweeper) -> None:
+    dated_anew = DatedAnew(sweep)
+    dated_anew.undecided()
+    sweep.when["Removing up to"] = upload_again(sweep, "files/held")
+    outcome = sweep()
+    assert outcome.detail["fates"] == {"changed meanwhile": 1}, outcome.detail
+    assert dated_anew.is_there()
+
+
+def test_control_who_forgets_which_version_it_was_deletes_the_new_upload(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dated_anew = DatedAnew(sweep)
+    dated_anew.undecided()
+    same = identity.Comparison("same")
+    monkeypatch.setattr(identity, "_by_time", lambda *_looks, **_known: same)
+    expected = removal.Drain._expected
+
+    def forgetful(drain: removal.Drain, one: Intended) -> Expected:
+        return replace(expected(drain, one), seen_as=None)
+
+    monkeypatch.setattr(removal.Drain, "_expected", forgetful)
+    sweep.when["Removing up to"] = upload_again(sweep, "files/held")
+    assert sweep().acted == 1
+    assert not dated_anew.is_there()
 
 
 def test_what_is_listed_and_is_not_there_is_a_ghost_and_does_not_begin_anew(
@@ -185,6 +284,9 @@ def test_rules_that_alternate_are_named_and_the_first_sighting_survives_them(
         assert outcome.ok, outcome.error
         assert (outcome.acted, outcome.detail["swept"]) == (0, False)
         assert datetime.fromisoformat(outcome.detail["oldest_left"]) < ago
+        assert standing_of(sweep, dict(outcome.detail), timedelta(days=8))[0] == "behind"
+        if protect == ["files/other/"]:
+            assert outcome.detail["finding"] is None, "the age alone says it"
     assert "to and fro" in outcome.detail["finding"]
     assert "the test" in outcome.detail["finding"], "who ran by the other rules"
     # By one set of rules, seen twice: it goes, whatever came before.

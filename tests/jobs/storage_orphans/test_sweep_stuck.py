@@ -135,6 +135,7 @@ def test_with_many_marks_no_statement_of_a_walk_reads_or_sorts_them_all(
     values = {
         "bucket": "uploads", "job": "storage_orphans", "run_id": "two", "fingerprint": "f",
         "confirmed_before": moment,
+        "there_before": moment,
         "at": moment, "most": 100, "young_runs": ["three"], "judged_at": [moment],
     }  # fmt: skip
     keys = {"after": b"files/10", "through": b"files/1010"}

@@ -101,6 +101,17 @@ def test_an_object_that_was_replaced_under_the_same_key_is_superseded_and_kept(
     assert installation.has_object(upload.key)
 
 
+@pytest.mark.parametrize("spelled", ["upper(etag)", "'&quot;' || etag || '&quot;'", "'W/' || etag"])
+def test_a_row_whose_etag_is_spelled_otherwise_is_not_superseded(
+    installation: Installation, uploads: Uploads, clean: Cleaner, spelled: str
+) -> None:
+    upload = uploads.cancelled()
+    uploads.change(upload, f"etag = {spelled}")
+
+    assert clean().detail["classes"] == {"deleted": 1}
+    assert not installation.has_object(upload.key)
+
+
 def test_control_a_cleaner_that_does_not_look_at_the_etag_deletes_the_other_object(
     installation: Installation, uploads: Uploads, clean: Cleaner
 ) -> None:
