@@ -1,4 +1,4 @@
-"""Uploads that had no object when their row was collected, and whose bytes came after that."""
+"""Uploads whose bytes came after their row was collected, and after what there was had gone."""
 
 from __future__ import annotations
 

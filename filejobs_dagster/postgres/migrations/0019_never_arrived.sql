@@ -1,4 +1,5 @@
--- Uploads of which there was no object when their row was collected. A client that was slow, or a
+-- Uploads of which there was no object, as far as anybody looked, once their row was collected and
+-- what there was had been deleted. A client that was slow, or a
 -- server that finished late, may still bring the bytes: then nothing names them, and storage_orphans
 -- can say what they are. What was collected longer ago than a link to upload is good for is forgotten.
 CREATE TABLE never_arrived (
@@ -12,7 +13,7 @@ CREATE TABLE never_arrived (
 );
 
 COMMENT ON TABLE never_arrived IS
-    'Keys of uploads without an object when their row was collected; what is there later is a late '
-    'landing. Rows may be deleted by hand: then their objects are orphans like all others.';
+    'Keys of uploads whose row was collected and that had no object then, or none any more; what is '
+    'there later is a late landing. Rows may be deleted by hand: then their objects are orphans like all others.';
 
 CREATE INDEX never_arrived_oldest ON never_arrived (collected_at);
