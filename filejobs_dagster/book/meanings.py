@@ -36,6 +36,7 @@ EVERY_RUN: Mapping[str, str] = {
         "the same settings. Dagster's tag `filejobs/settings` has those of the code server"
     ),
     "mode_reason": "why the mode is not the one that was asked; absent otherwise",
+    "settings": "a digest of the settings that the run read: two runs with one read the same",
     "door": "what each guard found before the run began",
     "would_be_refused": (
         "of a dry run: which guards would not have let a live one in, and why; where they doubt "
@@ -44,6 +45,11 @@ EVERY_RUN: Mapping[str, str] = {
     "truncated": "true: it stopped while more was due. Absent: it did not get that far",
     "never_started": "the run ended before it did anything",
     "explained": "one sentence for whoever wonders why nothing, or not everything, went",
+    "rows_that_passes_had_counted": (
+        "how many rows it took that a pass over a bucket had counted, by that pass's run and by "
+        "table: they are no loss of references"
+    ),
+    "references_read_at": "of such a pass: when it counted, by the database's clock",
     "classes; bytes_by_class; samples": (
         "how many items met which fate, their bytes as far as they were measured, and up to 20 "
         "keys of each class with the reason"

@@ -70,7 +70,7 @@ def apply(
     if error is not None:
         print_error(sanitize(error, known=invocation.secrets))
         raise typer.Exit(exits.FAILED)
-    _tell(facts, live=live)
+    _tell(facts, asked_live=live)
 
 
 def _run(
@@ -88,7 +88,8 @@ def _run(
         return execute_here(instance, loaded, JOB, config)
 
 
-def _tell(facts: dict[str, Any], *, live: bool) -> None:
+def _tell(facts: dict[str, Any], *, asked_live: bool) -> None:
+    live = facts.get("mode") == "live"
     if live:
         acted, freed = facts.get("acted", 0), facts.get("bytes_freed", 0)
         marked = facts.get("marked", 0)
@@ -97,5 +98,8 @@ def _tell(facts: dict[str, Any], *, live: bool) -> None:
     else:
         would = facts.get("would_collect", 0)
         then = "--live removes them" if would else "the log says why"
-        typer.echo(f"would remove {would:,} objects; {then}")
+        typer.echo(f"would remove {would:,} objects" + ("" if asked_live else f"; {then}"))
     typer.echo(str(facts.get("explained", "")))
+    if asked_live and not live:
+        print_error(f"This run was dry, and removed nothing: {facts.get('mode_reason')}.")
+        raise typer.Exit(exits.FAILED)

@@ -105,7 +105,7 @@ def run(
             raise typer.BadParameter(f"{name} has no limit", param_hint="--limit")
         config["limit"] = limit
     run_id, error = _run(invocation, loaded, settings, config, name, log=log)
-    _tell(invocation, settings, run_id, error, as_json=as_json)
+    _tell(invocation, settings, run_id, error, live=live, as_json=as_json)
 
 
 def _run(
@@ -171,7 +171,13 @@ def _showing_progress(settings: Settings, job: str, run_id: str) -> Iterator[Non
 
 
 def _tell(
-    invocation: Invocation, settings: Settings, run_id: str, error: str | None, *, as_json: bool
+    invocation: Invocation,
+    settings: Settings,
+    run_id: str,
+    error: str | None,
+    *,
+    live: bool,
+    as_json: bool,
 ) -> None:
     database = Database.of(settings.database)
     found = []
@@ -192,5 +198,9 @@ def _tell(
         print_json(run_document(found[0], invocation.secrets))
     else:
         print_runs(found, invocation.secrets, full=False)
-    if error is not None or not found:
+    refused = live and bool(found) and found[0].mode == "dry"
+    if refused:
+        why = sanitize(str(found[0].detail.get("mode_reason")), known=invocation.secrets)
+        print_error(f"This run was dry, and changed nothing: {why}.")
+    if error is not None or not found or refused:
         raise typer.Exit(exits.FAILED)

@@ -81,7 +81,8 @@ SELECT what, moment
 """
 
 # The longest time without any record since somebody, or a live run that was let in and went well,
-# last stood for the clock. Whoever is refused is recorded as well, and is no proof of anything.
+# last stood for the clock: such a run when it began, since clocks may jump while it works. Whoever
+# is refused is recorded as well, and is no proof of anything.
 _SILENCE = """
 WITH proven AS (
     SELECT max(moment) AS moment
@@ -89,10 +90,10 @@ WITH proven AS (
               FROM bucket_adoption
              WHERE installation = %(installation)s
              UNION ALL
-            SELECT run.finished_at
+            SELECT run.started_at
               FROM unnest(%(jobs)s::text[]) AS wanted (job)
              CROSS JOIN LATERAL (
-                    SELECT finished_at
+                    SELECT started_at
                       FROM job_run
                      WHERE installation = %(installation)s AND job = wanted.job
                        AND mode = 'live' AND outcome = 'ok' AND finished_at <= %(now)s

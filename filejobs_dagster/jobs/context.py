@@ -125,12 +125,13 @@ class RunContext:
             )
         connection = self.connected()
         self.lease.prove()
+        away = self._was_away or self.lease.were_free
         # A write, where a look would do. Right before bytes go the sources have said that nothing
         # names them, and an application may have committed that asynchronously: this commit is
         # behind theirs in the same log, so with it theirs is on the disk, and with the standby.
         with self.database.transaction(connection) as cursor:
             self.progress.beat(cursor)
-            later = self.progress.later_live_run(cursor) if self._was_away else None
+            later = self.progress.later_live_run(cursor) if away else None
         if later is not None:
             # While nobody held the locks, it may have done what this one was about to do.
             raise LeaseLost(

@@ -66,7 +66,7 @@ class LastQuestion:
         self._place = {key: place for place, key in enumerate(self._order)}
         self._admit = admit
         self._looked_at: dict[str, float] = {}
-        self._answered_at = self._took = 0.0
+        self._answer_holds_until: dict[str, float] = {}
         self.locks: dict[str, Locked] = {}
         self._verdicts: dict[str, Verdict] = {}
 
@@ -78,8 +78,9 @@ class LastQuestion:
             self._look(undecided)
         elif undecided and self._is_old(undecided[0]):
             self._look(self._and_those_after(undecided[0]))
-        elif undecided and time.monotonic() - self._answered_at >= min(HOLDS, self._took):
-            self._ask(undecided)
+        elif undecided and time.monotonic() >= self._answer_holds_until[undecided[0]]:
+            following = self._and_those_after(undecided[0])
+            self._ask([key for key in following if not self._is_old(key)])
         for key in keys:
             # A look serves one request: between two of them the older versions may have gone.
             self._looked_at.pop(key, None)
@@ -115,9 +116,10 @@ class LastQuestion:
     def _ask(self, keys: Sequence[str]) -> None:
         began = time.monotonic()
         kept = self._admit(keys) if keys else {}
-        self._answered_at = time.monotonic()
-        self._took = self._answered_at - began
+        answered = time.monotonic()
+        until = answered + min(HOLDS, answered - began)
         for key in keys:
+            self._answer_holds_until[key] = until
             if key in kept:
                 self._verdicts[key] = Verdict(Fate.KEPT, kept[key])
 

@@ -143,8 +143,8 @@ def _ticket(
     if decision.mode == "live" and context.run.tags.get(tags.ALLOW_LIVE) == "false":
         decision = ModeDecision(
             "dry",
-            "live was asked, but allow_live was false when the code server read filejobs.yaml; "
-            "reload the code location",
+            "live was asked, but allow_live was false, or the file had mistakes, when the code "
+            "server read filejobs.yaml; reload the code location",
         )
     if decision.mode == "live":
         held = hold_before(Database.of(settings.database), settings.installation, collector.name)

@@ -67,8 +67,9 @@ def job_tags(loaded: Loaded, job: str) -> dict[str, str]:
     }
     if loaded.settings is not None and loaded.settings.digest:
         found[tags.SETTINGS] = loaded.settings.digest
-    if loaded.settings is not None and not loaded.settings.allow_live:
-        # A run reads the file afresh. Whichever of the two forbids live runs counts.
+    if loaded.settings is None or not loaded.settings.allow_live:
+        # A run reads the file afresh. Whichever of the two forbids live runs counts, and a file
+        # with mistakes allows nothing.
         found[tags.ALLOW_LIVE] = "false"
     return found
 

@@ -108,6 +108,10 @@ class Lease:
     """The locks of one run, held in one idle transaction.
 
     Methods may be called from the run's thread and from its heartbeat's.
+
+    Attributes:
+        were_free: True once the locks were gone for a moment, in which another run may have taken
+            them, worked and ended.
     """
 
     def __init__(self, database: Database, purpose: str) -> None:
@@ -116,6 +120,7 @@ class Lease:
         self._names: list[str] = []
         self._connection: Connection | None = None
         self._released = False
+        self.were_free = False
         self._guard = threading.RLock()
 
     def take(self, name: str) -> None:
@@ -203,6 +208,7 @@ class Lease:
         connection = self._connection
         if connection is None or not self._answers(connection):
             self._drop()
+            self.were_free = self.were_free or bool(self._names)
             connection = self._take_again() if self._names else self._open()
             self._connection = connection
         return connection

@@ -96,6 +96,20 @@ def test_a_reviewed_list_is_applied_first_dry_and_then_live(installation: Instal
     assert record["detail"]["window"]["covers"].startswith("the reviewed list of run ")
 
 
+def test_a_live_one_that_was_dry_is_not_said_to_have_removed_anything(
+    installation: Installation,
+) -> None:
+    path = first_list(installation)
+    assert call("bucket", "adopt").exit_code == 0
+    assert call("hold", "storage_orphans", "--why", "a customer misses files").exit_code == 0
+    held = call("apply", str(path), "--live")
+    assert held.exit_code == 1
+    assert "would remove 2 objects\n" in held.stdout
+    assert "was dry, and removed nothing" in held.stderr
+    assert "a customer misses files" in held.stderr
+    assert installation.keys() == {*ORPHANS, "files/used"}
+
+
 def test_a_list_that_is_not_there_or_not_ours_is_refused(installation: Installation) -> None:
     path = first_list(installation)
     missing = call("apply", str(path.with_name("nothing.csv")))

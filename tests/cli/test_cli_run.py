@@ -60,6 +60,12 @@ def test_a_run_shows_its_record_and_its_exit_code_says_the_outcome(
     assert "Traceback" not in refused.output
 
     assert call("bucket", "adopt").exit_code == 0
+    assert call("hold", "--why", "a customer misses files").exit_code == 0
+    held = call("run", "upload_reservations", "--live")
+    assert held.exit_code == 1
+    assert "was dry, and changed nothing: live was asked, but every job is held" in held.stderr
+    assert "a customer misses files" in held.stderr
+    assert call("release").exit_code == 0
     live = call("run", "upload_reservations", "--live", "--limit", "2", "--json")
     assert live.exit_code == 0, live.output
     document = json.loads(live.stdout)
@@ -68,7 +74,7 @@ def test_a_run_shows_its_record_and_its_exit_code_says_the_outcome(
     assert document["stopped_reason"] == "limit"
     # Each has its record at once, though nothing keeps Dagster's runs here.
     recorded = json.loads(call("runs", "--format", "json").stdout)
-    assert [run["outcome"] for run in recorded] == ["ok", "failed", "ok"]
+    assert [run["outcome"] for run in recorded] == ["ok", "ok", "failed", "ok"]
     assert call("open").stdout == f"http://127.0.0.1:3000/runs/{document['run_id']}\n"
 
 

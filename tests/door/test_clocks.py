@@ -369,14 +369,18 @@ def expected_hourly(at: Look) -> Look:
     return replace(at, settings=at.settings.model_copy(update={"jobs": jobs}))
 
 
-def recorded(installation: Installation, *runs: tuple[timedelta, str, str]) -> None:
+def recorded(
+    installation: Installation,
+    *runs: tuple[timedelta, str, str],
+    began: timedelta | None = None,
+) -> None:
     """Runs that ended so far from now, with their mode and outcome."""
     for since, mode, outcome in runs:
         installation.execute(
             "INSERT INTO job_run (job, run_id, installation, started_at, finished_at, outcome,"
             " mode, error) SELECT 'run_history', gen_random_uuid(), 'test', now() + %s, now() + %s,"
             " %s, %s, CASE WHEN %s = 'failed' THEN 'refused' END",
-            (since, since, outcome, mode, outcome),
+            (since if began is None else began, since, outcome, mode, outcome),
         )
 
 
@@ -398,6 +402,20 @@ def test_clocks_that_all_jump_by_a_month_are_refused_until_somebody_says_that_it
 
     # CONTROL: clocks that are only compared with each other let it in.
     assert "apart" in all_shifted(monkeypatch, MONTH).look(at)
+
+
+def test_clocks_that_all_jump_while_a_run_works_are_not_proven_by_its_good_end(
+    installation: Installation, at: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was let in before, and found nothing to do afterwards, so that nothing asked again."""
+    installation.adopt()
+    watched = expected_hourly(at)
+    recorded(installation, (timedelta(0), "live", "ok"))
+    # CONTROL: one that began and ended today is a proof.
+    assert "apart" in Clocks().look(watched)
+    recorded(installation, (MONTH, "live", "ok"), began=timedelta(minutes=1))
+    said = refused(all_shifted(monkeypatch, MONTH + timedelta(minutes=15)), watched)
+    assert "all clocks jumped together" in said
 
 
 def test_whoever_says_that_the_time_is_right_ends_the_silence(

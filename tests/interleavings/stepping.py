@@ -128,6 +128,11 @@ class SteppingLease:
         self._lease = lease
         self._run = run
 
+    @property
+    def were_free(self) -> bool:
+        """As the lease that it stands for."""
+        return self._lease.were_free
+
     def prove(self) -> None:
         """As the lease that it stands for."""
         self._run.turnstile.arrive(PROVING)

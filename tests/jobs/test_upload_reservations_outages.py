@@ -109,7 +109,10 @@ def test_storage_that_goes_down_in_the_middle_stops_the_claiming(
 
 
 def away_between_claim_and_bytes(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    then: Callable[[], None],
+    which: str = "true",
 ) -> None:
     """As in a restart of the database: every session is gone, those of the run's locks too."""
     delete_bytes = Removal.remove
@@ -118,7 +121,7 @@ def away_between_claim_and_bytes(
         with self._context.lease._guard:
             installation.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                f" WHERE datname = current_database() AND pid <> pg_backend_pid() AND {which}"
             )
             # Before a heartbeat takes the locks again.
             then()
@@ -152,8 +155,11 @@ def test_control_on_the_broken_connection_the_bytes_are_left_without_their_rows(
     assert (installation.has_row("files/a"), installation.has_object("files/a")) == (False, True)
 
 
+@pytest.mark.parametrize(
+    "which", ["true", "application_name LIKE '% lock %'"], ids=["all sessions", "that of the locks"]
+)
 def test_where_another_run_has_begun_meanwhile_the_bytes_stay(
-    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, collect: Collector, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     installation.reserve("files/a")
 
@@ -162,7 +168,7 @@ def test_where_another_run_has_begun_meanwhile_the_bytes_stay(
         installation.client.put_object(Bucket=installation.bucket, Key="files/a", Body=b"new")
         assert collect().ok
 
-    away_between_claim_and_bytes(installation, monkeypatch, another_run)
+    away_between_claim_and_bytes(installation, monkeypatch, another_run, which)
 
     outcome = collect()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -264,3 +265,31 @@ def test_sources_that_take_their_time_are_not_asked_for_each_object() -> None:
                 question.withdrawn([Target(key)], again=False)
                 now[0] += 0.1 if took < 1000 else 3
         assert len(asked) == 1 + again, took
+
+
+@pytest.mark.parametrize("careless", [False, True], ids=["asked", "control: another's answer"])
+@pytest.mark.parametrize("again", [False, True], ids=["first try", "another try"])
+def test_what_was_said_of_one_key_is_no_answer_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, *, again: bool, careless: bool
+) -> None:
+    """What was said of `c` is older than what was said of `b` a moment ago."""
+    now, took, referenced = [1000.0], [0.6], set[str]()
+
+    def admit(keys: Sequence[str]) -> Mapping[str, str]:
+        said = dict.fromkeys(referenced.intersection(keys), "referenced")
+        now[0] += took[0]
+        return said
+
+    monkeypatch.setattr(judgement, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    question = judgement.LastQuestion(list("abc"), admit=admit)
+    assert not question.withdrawn([Target("a")], again=False)
+    referenced.add("c")
+    now[0] += 0.7
+    took[0] = 0.2
+    if careless:
+        # One moment for all keys, and only the one is asked about that is sent.
+        monkeypatch.setattr(question, "_and_those_after", lambda key: [key])
+        question._answer_holds_until = defaultdict(lambda: now[0] + 0.2, b=0.0)
+    assert not question.withdrawn([Target("b")], again=again)
+    now[0] += 0.1
+    assert bool(question.withdrawn([Target("c")], again=False)) is not careless

@@ -104,16 +104,17 @@ def test_a_run_under_a_hold_is_dry_and_says_who_holds_it(code: Code, job: str | 
         assert row["detail"]["mode_reason"].endswith("files gone")
 
 
+@pytest.mark.parametrize("said", [False, "perhaps"], ids=["forbidden", "a mistake"])
 def test_a_file_that_was_edited_since_the_code_server_read_it_makes_no_run_livelier(
-    code: Code,
+    code: Code, said: object
 ) -> None:
-    code.installation.document["allow_live"] = False
+    code.installation.document["allow_live"] = said
     job = code.definitions.resolve_job_def("upload_reservations")
     assert job.tags[tags.ALLOW_LIVE] == "false"
     code.installation.document["allow_live"] = True
     code.installation.reserve("files/a")
 
-    asked = {tags.ALLOW_LIVE: "false", tags.SETTINGS: job.tags[tags.SETTINGS]}
+    asked = {name: job.tags.get(name, "") for name in (tags.ALLOW_LIVE, tags.SETTINGS)}
     result = code.run(dry_run=False, tags=asked)
 
     assert result.success
@@ -122,7 +123,7 @@ def test_a_file_that_was_edited_since_the_code_server_read_it_makes_no_run_livel
     assert "reload the code location" in row["detail"]["mode_reason"]
     # Which file the run has read stands in its record, and which the code server in its tags.
     assert row["detail"]["settings"] == code.installation.settings().digest
-    assert row["detail"]["settings"] != job.tags[tags.SETTINGS]
+    assert row["detail"]["settings"] != job.tags.get(tags.SETTINGS)
     # CONTROL: what the code server reads now lets it run.
     assert tags.ALLOW_LIVE not in code.definitions.resolve_job_def("upload_reservations").tags
     assert code.run(dry_run=False).success
