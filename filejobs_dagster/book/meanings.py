@@ -36,7 +36,6 @@ EVERY_RUN: Mapping[str, str] = {
         "the same settings. Dagster's tag `filejobs/settings` has those of the code server"
     ),
     "mode_reason": "why the mode is not the one that was asked; absent otherwise",
-    "settings": "a digest of the settings that the run read: two runs with one read the same",
     "door": "what each guard found before the run began",
     "would_be_refused": (
         "of a dry run: which guards would not have let a live one in, and why; where they doubt "
