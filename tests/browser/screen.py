@@ -102,10 +102,12 @@ class Screen:
 
     def wait_for_the_end_of_the_run(self) -> str:
         """Wait on a run's page until it says how it ended."""
-        self.wait_for(r"\b(Success|Failure|Canceled)\b")
-        found = re.search(r"\b(Success|Failure|Canceled)\b", self.words())
-        assert found is not None
-        return found[1]
+        # One look finds and reads the word: between two of them the page may be drawn anew.
+        word = self.page.wait_for_function(
+            "() => (/\\b(Success|Failure|Canceled)\\b/.exec(document.body.innerText) || [])[1]",
+            timeout=PATIENCE_MS,
+        )
+        return str(word.json_value())
 
     # --- backfills ----------------------------------------------------------------------------
 
