@@ -298,7 +298,7 @@ def _held(
     cursor: psycopg.Cursor[TupleRow], installation: str, known: tuple[str, ...]
 ) -> list[Condition]:
     return [
-        Condition("held", it.job, reason_of(str(it), known))
+        Condition("held", it.job, reason_of(it.told, known))
         for it in open_holds(cursor, installation)
     ]
 

@@ -14,6 +14,7 @@ from filejobs_dagster.cli import backfill_words as words
 from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.output import console, print_error, print_table
 from filejobs_dagster.cli.who import who
+from filejobs_dagster.door.hold import hold_before
 from filejobs_dagster.ledger.swept_days import done_by_backfills, swept_days
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.launching import (
@@ -55,9 +56,14 @@ def refuse(text: str) -> NoReturn:
     raise typer.Exit(exits.FAILED)
 
 
-def refuse_mode(settings: Settings, mode: Mode) -> None:
+def refuse_mode(settings: Settings, job: str, mode: Mode) -> None:
     """Refuse a live backfill whose every run would be dry."""
-    if mode == "live" and not settings.allow_live:
+    if mode != "live":
+        return
+    held = hold_before(Database.of(settings.database), settings.installation, job)
+    if held is not None:
+        refuse(f"{held}. Each run would be dry. To go on: {held.release}. Nothing was started.")
+    if not settings.allow_live:
         refuse(
             "allow_live: false (or FILEJOBS_ALLOW_LIVE=0) forbids live runs, so each run would be "
             "dry. Leave --mode out to look, or lift the veto. Nothing was started."
@@ -103,7 +109,7 @@ class Desk:
 
     def start(self, job: str, asked: Sequence[date], mode: Mode, *, take_all: bool) -> None:
         """Ask for a backfill over the days that are missing, or over all of them."""
-        refuse_mode(self._settings, mode)
+        refuse_mode(self._settings, job, mode)
         swept = self._swept(job, asked)
         days = tuple(asked) if take_all else swept.missing(asked)
         if not days:
@@ -121,7 +127,7 @@ class Desk:
                 f"`filejobs backfill --cancel {backfill_id}`."
             )
         mode: Mode = "live" if found.mode == "live" else "dry"
-        refuse_mode(self._settings, mode)
+        refuse_mode(self._settings, found.job, mode)
         days = self._left_of(found, mode)
         if not days:
             typer.echo(f"{backfill_id} has left nothing: each of its days is done.")

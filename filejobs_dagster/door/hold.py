@@ -67,7 +67,12 @@ class Hold:
     def __str__(self) -> str:
         """In half a sentence."""
         what = "every job" if self.job is None else self.job
-        return f"{what} is held by {self.held_by} since {self.since:%Y-%m-%d %H:%M} UTC: {self.why}"
+        return f"{what} is held {self.told}"
+
+    @property
+    def told(self) -> str:
+        """By whom, since when and why."""
+        return f"by {self.held_by} since {self.since:%Y-%m-%d %H:%M} UTC: {self.why}"
 
     @property
     def release(self) -> str:

@@ -107,6 +107,19 @@ def test_live_is_refused_where_it_would_be_dry(desk: Desk, home: Path) -> None:
     assert "allow_live: false" in refused.stderr
 
 
+def test_live_is_refused_while_somebody_holds_the_job(desk: Desk, home: Path) -> None:
+    assert home.is_dir()
+    assert desk.call("hold", "--why", "files are missing").exit_code == 0
+    refused = desk.call("backfill", JOB, "--from", day(3), "--mode", "live")
+    assert refused.exit_code == 1
+    assert "files are missing" in refused.stderr
+    assert "filejobs release" in refused.stderr
+    # CONTROL: released, it goes on to look for a workspace.
+    assert desk.call("release").exit_code == 0
+    allowed = desk.call("backfill", JOB, "--from", day(3), "--mode", "live")
+    assert "No workspace file was found" in allowed.stderr
+
+
 def test_more_than_a_month_needs_a_yes_and_the_plan_is_said_first(desk: Desk, home: Path) -> None:
     assert home.is_dir()
     refused = desk.call("backfill", JOB, "--from", day(40), "--to", day(1))
