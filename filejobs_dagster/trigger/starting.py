@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
+from filejobs_dagster.door.hold import hold_before
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.launching import start_run
 from filejobs_dagster.orchestration.requests import active_run, request_run
@@ -115,7 +116,10 @@ class Starter:
 
 
 def _mode(settings: Settings, job: str, asked: Mode | None) -> Mode:
-    """The mode in which the run will work, as far as the settings of this process tell."""
+    """The mode in which the run will work, as far as settings and holds tell by now."""
     if not settings.allow_live or BY_NAME[job].read_only:
         return "dry"
-    return asked or settings.jobs[job].mode
+    mode = asked or settings.jobs[job].mode
+    database = Database.of(settings.database)
+    held = mode == "live" and hold_before(database, settings.installation, job) is not None
+    return "dry" if held else mode

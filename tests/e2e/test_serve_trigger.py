@@ -144,6 +144,13 @@ def test_a_run_started_over_http_is_recorded_with_its_door_and_its_holder(
     assert record["detail"]["started_by"]["user"] == "ada"
     assert record["detail"]["window"] == {"covers": "everything"}
 
+    installation.execute(
+        "INSERT INTO hold (installation, held_by, why) VALUES (%s, 'ada@desk', 'files are gone')",
+        (installation.document["installation"],),
+    )
+    code, said = ask(port, mode="live", token=OPERATOR)
+    assert (code, said["mode"]) == (202, "dry"), "whoever asked is told that the job is held"
+
     installation.document["installation"] = 1
     installation.write()
     assert ask(port) == (503, {"status": "unavailable"})
