@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from filejobs_dagster.door.guard import Guard
 
 GUARDS: tuple[Guard, ...] = (
-    Held(),
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
     Databases(),
+    # Where a migration lacks, that is the answer, and not what cannot be asked without it.
     Tables(),
+    Held(),
     Doubt(),
     Commits(),
     Clocks(),
