@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.postgres.migrate import shipped
+from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,9 +73,10 @@ SELECT 'constraint', own.name, conname,
                                          WHERE pg_class.oid = confrelid),
                           'on_delete', nullif(confdeltype, ' '),
                           'validated', convalidated,
-                          -- A column that PostgreSQL 18 has brought.
-                          'enforced', coalesce(
-                              (to_jsonb(pg_constraint) ->> 'conenforced')::boolean, true),
+                          -- A column that PostgreSQL 18 has brought; before, the name means the
+                          -- value beside.
+                          'enforced', (SELECT conenforced FROM pg_constraint AS itself
+                                        WHERE itself.oid = pg_constraint.oid),
                           'usable', (SELECT indisvalid AND indisready AND indislive
                                        FROM pg_index
                                       WHERE indexrelid = conindid AND contype IN ('p', 'u')),
@@ -87,6 +90,7 @@ SELECT 'constraint', own.name, conname,
                                             ORDER BY tgname) END)
   FROM own
   JOIN pg_constraint ON conrelid = own.oid AND contype IN ('c', 'f', 'p', 'u', 'x')
+ CROSS JOIN (SELECT true AS conenforced) AS where_unknown
  UNION ALL
 SELECT 'unique index', own.name, relname,
        jsonb_build_object('columns', ARRAY(SELECT coalesce(attname::text, 'an expression')
@@ -160,6 +164,43 @@ SELECT 'setting', '', 'session_replication_role',
               AND 'session_replication_role=replica' = ANY(
                       ARRAY(SELECT lower(setting) FROM unnest(setconfig) AS setting))
             ORDER BY 1))
+"""
+
+# A row that was changed is another row: made by another transaction, or at another place.
+_VERSION = """
+WITH own AS MATERIALIZED (
+    SELECT oid, xmin, ctid FROM pg_class
+     WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
+), numbers AS MATERIALIZED (
+    SELECT ARRAY(SELECT oid FROM own) AS own
+)
+SELECT pg_postmaster_start_time(),
+       (SELECT oid FROM pg_database WHERE datname = current_database()),
+       current_setting('session_replication_role'),
+       sum(hashtextextended(made, 0))
+  FROM (SELECT concat_ws(' ', 'class', oid, xmin, ctid) FROM own
+         UNION ALL
+        SELECT concat_ws(' ', 'attribute', xmin, ctid) FROM pg_attribute
+         WHERE attrelid = ANY ((SELECT own FROM numbers)::oid[]) AND attnum > 0
+         UNION ALL
+        SELECT concat_ws(' ', 'constraint', xmin, ctid) FROM pg_constraint
+         WHERE conrelid = ANY ((SELECT own FROM numbers)::oid[])
+         UNION ALL
+        SELECT concat_ws(' ', 'index', xmin, ctid) FROM pg_index
+         WHERE indrelid = ANY ((SELECT own FROM numbers)::oid[])
+         UNION ALL
+        SELECT concat_ws(' ', 'trigger', xmin, ctid) FROM pg_trigger
+         WHERE tgrelid = ANY ((SELECT own FROM numbers)::oid[])
+         UNION ALL
+        SELECT concat_ws(' ', 'rule', xmin, ctid) FROM pg_rewrite
+         WHERE ev_class = ANY ((SELECT own FROM numbers)::oid[])
+         UNION ALL
+        SELECT concat_ws(' ', 'function', xmin, ctid) FROM pg_proc
+         WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
+         UNION ALL
+        SELECT concat_ws(' ', 'schema', xmin, ctid) FROM pg_namespace
+         UNION ALL
+        SELECT concat_ws(' ', 'setting', xmin, ctid) FROM pg_db_role_setting) AS rows (made)
 """
 
 _LEFT_UNCHECKED = re.compile(
@@ -271,6 +312,9 @@ def as_file(cursor: psycopg.Cursor[TupleRow], schema: str) -> str:
 def changes(cursor: psycopg.Cursor[TupleRow], schema: str) -> list[Change]:
     """Compare what is there with what the migrations made.
 
+    That takes three times as long as asking whether it is what was compared before: a run asks
+    before each of its batches.
+
     Args:
         cursor: In any transaction.
         schema: Of the project's tables.
@@ -281,9 +325,29 @@ def changes(cursor: psycopg.Cursor[TupleRow], schema: str) -> list[Change]:
     Raises:
         psycopg.Error: The database would not say.
     """
+    version = _version(cursor, schema)
+    if version in _AS_MADE:
+        return []
     wanted = expected()
     there = {thing.key: thing for thing in in_the_catalog(cursor, schema, wanted)}
-    return list(_compared(wanted, there, schema))
+    found = list(_compared(wanted, there, schema))
+    # What changed while it was read is not known by the version from before.
+    if not found and version == _version(cursor, schema):
+        _AS_MADE.append(version)
+    return found
+
+
+_AS_MADE: deque[tuple[Any, ...]] = deque(maxlen=64)
+"""Versions in which nothing was changed, of the databases that this process knows."""
+
+
+def _version(cursor: psycopg.Cursor[TupleRow], schema: str) -> tuple[Any, ...]:
+    """What names a state of the catalog: no two states of one server's database share it.
+
+    A server's start is part of it. Until it is started again its history is one line, in which no
+    transaction's number comes twice.
+    """
+    return (schema, *one(cursor.execute(_VERSION, {"schema": schema})))
 
 
 MOST_TOLD = 3

@@ -221,6 +221,27 @@ def test_the_named_statement_mends_it(world: World) -> None:
         assert world.changes() == ""
 
 
+def test_what_was_compared_is_known_again_and_every_change_makes_another_version_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert world.changes() == ""
+    with monkeypatch.context() as patched:
+        patched.setattr("filejobs_dagster.postgres.inventory.in_the_catalog", never_asked)
+        assert world.changes() == ""
+        for statements in (*TAMPERED, HARMLESS):
+            with world.tampered(statements), pytest.raises(AssertionError, match="compared anew"):
+                world.changes()
+    # Twice in one transaction, which has one number.
+    with world.tampered(HARMLESS):
+        assert world.changes() == ""
+        world.connection.execute("ALTER TABLE file DISABLE TRIGGER file_refuses_key_in_deletion")
+        assert "file_refuses_key_in_deletion of file is off" in world.changes()
+
+
+def never_asked(*_: object) -> list[object]:
+    raise AssertionError("It is compared anew.")
+
+
 def test_what_operators_add_is_theirs(world: World) -> None:
     with world.tampered(HARMLESS):
         assert world.changes() == ""
