@@ -58,8 +58,11 @@ SELECT {BESIDE_THE_CATALOGS} || ARRAY(
       FROM unnest('{{{",".join(f"pg_catalog.{name}" for name in CATALOGS)}}}'::regclass[])
            WITH ORDINALITY AS at (catalog, nth) ORDER BY nth)
 """
-WITH_ROWS = """
-SELECT quote_ident(relname) FROM pg_class
+# Of a few rows, deleting them takes a quarter of the time of new files for the table.
+EMPTY = """
+SELECT format(CASE WHEN pg_relation_size(oid) > 65536
+                   THEN 'TRUNCATE public.%I CASCADE' ELSE 'DELETE FROM public.%I' END, relname)
+  FROM pg_class
  WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
    AND relname <> 'filejobs_migration' AND pg_relation_size(oid) > 0
 """
@@ -131,10 +134,8 @@ class Databases:
                 and _asked(connection, EVERYTHING_BUT_ROWS) != self._as_made
             ):
                 raise _NotOnlyRows
-            tables = [table for (table,) in connection.execute(WITH_ROWS)]
-            if tables:
-                names = ", ".join(f"public.{table}" for table in tables)
-                connection.execute(f"TRUNCATE {names} CASCADE".encode())
+            for (statement,) in connection.execute(EMPTY).fetchall():
+                connection.execute(statement)
             connection.execute("SELECT setval(seqrelid, seqstart, false) FROM pg_sequence")
             session = connection.info.backend_pid
         _wait_for_the_end(session)
