@@ -85,14 +85,18 @@ def keep_files_in_memory() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
 
+OBJECTS_UNTIL_GARBAGE_IS_LOOKED_FOR = 50_000
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage in what imports leave, now or later: a sixth of what importing takes."""
+    """Look for no garbage in what imports leave, and seldom in what tests leave: each a sixth."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(OBJECTS_UNTIL_GARBAGE_IS_LOOKED_FOR)
         gc.enable()
 
 
