@@ -126,7 +126,7 @@ def drained(sweep: Sweeper, orphans: list[str], limit: int, expected: list[int])
     """The orphans go in so many capped runs, in requests for many keys each."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: sweep.put(key, body=b""), orphans))
-    sweep.seen_before_there(*orphans)
+    sweep.seen_before_there(*orphans, mode="live")
     sweep.installation.execute(
         "UPDATE bucket_adoption SET conditional_delete = 'ignored', probed_at = now()"
     )
