@@ -51,9 +51,10 @@ def test_the_continuous_integration_calls_the_targets_that_people_call() -> None
     assert "make test ARGS=--budget </dev/null" in commands
     long = "FILEJOBS_PROMISED_FAKETIME=1 FILEJOBS_PROMISED_PGBOUNCER=1"
     assert f"{long} make thorough ARGS=--budget </dev/null" in commands
-    assert "FILEJOBS_PROMISED_CHROMIUM=1 make browser </dev/null" in commands
-    promised = "FILEJOBS_PROMISED_CEPH=1 FILEJOBS_PROMISED_SEAWEEDFS=1"
-    assert f"{promised} make conformance </dev/null" in commands
+    promised = [f"FILEJOBS_PROMISED_{name}=1" for name in ("CHROMIUM", "CEPH", "SEAWEEDFS")]
+    assert f"export {' '.join(promised)}" in commands
+    beside = "make --jobs=2 --output-sync=target --keep-going browser conformance </dev/null"
+    assert beside in commands
     assert "set -euo pipefail" in commands
 
 
