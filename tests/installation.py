@@ -53,6 +53,7 @@ class Installation:
                     "owns": ["files/"],
                     "protect": ["files/brand/"],
                     "min_age": "48h",
+                    "delete": "at_once",
                     "max_attempts": 2,
                 }
             },

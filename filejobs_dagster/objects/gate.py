@@ -417,6 +417,15 @@ class Gate:
                 return Return(key, "failed", f"{verdict.reason}; it takes s3:DeleteObjectVersion")
         return Return(key, "restored", size=version.size)
 
+    def drop_unfinished_copies(self, before: datetime) -> int:
+        """Abort copies in parts into quarantine that began before a moment; how many there were.
+
+        Raises:
+            ClientError, BotoCoreError: Storage would not say, or not do it.
+        """
+        prefixes_of_ours = [""] if self._bucket.owns_whole_bucket else self._bucket.owns
+        return sum(self._copying.drop_unfinished(prefix, before) for prefix in prefixes_of_ours)
+
     def expire(
         self,
         copies: Mapping[str, tuple[Copy, Sequence[str]]],

@@ -426,6 +426,22 @@ class Copying:
         except Exception:  # noqa: BLE001 (the first failure is the one to tell)
             return
 
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """Abort copies in parts that began before a moment; how many there were.
+
+        Raises:
+            ClientError, BotoCoreError: Storage would not say, or not do it.
+        """
+        pages = self._client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=self._bucket, Prefix=QUARANTINE + prefix
+        )
+        old = [it for page in pages for it in page.get("Uploads", []) if it["Initiated"] < before]
+        for it in old:
+            self._client.abort_multipart_upload(
+                Bucket=self._bucket, Key=it["Key"], UploadId=it["UploadId"]
+            )
+        return len(old)
+
     # Verifying --------------------------------------------------------------------------------
 
     def _differing(self, pairs: Mapping[str, tuple[str, Stored]]) -> dict[str, str]:

@@ -23,7 +23,7 @@ UNUSABLE = "unusable"
 CLAIM_REFUSED = "claim refused"
 NEVER_ARRIVED: Final = "never arrived"
 BYTES_LEFT = "bytes left"
-LET_GO = ("deleted", "marked", "already gone")
+LET_GO = ("deleted", "marked", "quarantined", "already gone")
 REFUSED_ANEW = "refused anew"
 """Of the claims that were refused those that say something of the run: no other row names the row,
 and it was not refused before."""

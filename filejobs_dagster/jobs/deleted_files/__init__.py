@@ -64,7 +64,12 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
 def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
     with has.storage(run_context) as at:
         storage = Storage(
-            at.bucket.bucket, at.client, at.gate, at.references, at.bucket.purge_versions
+            at.bucket.bucket,
+            at.client,
+            at.gate,
+            at.references,
+            at.bucket.purge_versions,
+            request.quarantine,
         )
         return run(run_context, request, storage)
 

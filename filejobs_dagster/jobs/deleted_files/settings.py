@@ -79,6 +79,12 @@ class DeletedFilesSettings(JobSettings):
         "your users, so it has no default, and no run can make it shorter.",
         examples=["30d"],
     )
+    quarantine: StrictBool = Field(
+        default=False,
+        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
+        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
+        examples=[True],
+    )
     bucket: Text | None = Field(
         default=None,
         description="The entry of buckets that holds the bytes. May be left out when there is "

@@ -66,6 +66,9 @@ CLASSES: Mapping[str, str] = {
         "Row gone, bytes kept as an old version. Counts in `acted`. The bucket keeps versions: "
         "nothing was freed"
     ),
+    "quarantined": (
+        "Row gone, bytes kept below `filejobs-quarantine/`. Counts in `acted`. `quarantine` is true"
+    ),
     "already gone": (
         "Row gone, bytes none. Counts in `acted`. Storage said that there was no such object"
     ),

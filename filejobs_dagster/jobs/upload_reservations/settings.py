@@ -123,6 +123,12 @@ class UploadReservationsSettings(JobSettings):
         description="How long a reservation is still left alone after it expired.",
         examples=["10m"],
     )
+    quarantine: StrictBool = Field(
+        default=False,
+        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
+        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
+        examples=[True],
+    )
     bucket: Text | None = Field(
         default=None,
         description="The entry of buckets that holds the bytes. May be left out when there is "
