@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,21 @@ SELECT seq, body
    AND NOT body::jsonb ? 'quarantine'
  ORDER BY seq
  LIMIT 20
+"""
+
+
+# Rows of files and reservations, as their events keep them.
+_ROWS = """
+SELECT body, recorded_at
+  FROM audit_event
+ WHERE chain_id = 'collectors'
+   AND body LIKE '%%"row"%%'
+   AND (%(since)s::timestamptz IS NULL OR recorded_at >= %(since)s)
+   AND (%(run)s::text IS NULL OR body::jsonb ->> 'run_id' = %(run)s)
+   AND (%(keys)s::text[] IS NULL OR body::jsonb ->> 'storage_key' = ANY(%(keys)s))
+   AND body::jsonb ? 'row'
+ ORDER BY seq
+ LIMIT %(limit)s
 """
 
 
@@ -221,6 +237,7 @@ class Restoring:
                     say(f"{self._told['asked']:,} looked at, {self._back:,} back")
         finally:
             lease.release()
+        self._told["rows"] = self._rows(wanted)
         if not self._told["asked"] and not wanted.keys:
             raise Refused(
                 "The audit log names nothing that this would bring back. Events may have been "
@@ -243,6 +260,14 @@ class Restoring:
                 return
             for after, body in rows:  # noqa: B007 (the last one is where the next page begins)
                 yield from _keys_in(body)
+
+    def _rows(self, wanted: Wanted) -> list[str]:
+        """The INSERTs of the rows that the runs took, as far as their events keep them."""
+        keys = list(wanted.keys) or None
+        values = {"run": wanted.run, "since": wanted.since, "limit": self._limit, "keys": keys}
+        place = self._place
+        with place.database.transaction(place.connection, read_only=True) as cursor:
+            return [_insert(*row) for row in cursor.execute(_ROWS, values).fetchall()]
 
     def _keep_runs_out(self, lease: Lease) -> None:
         """Hold the lock of every job that deletes from this bucket, as its live run would."""
@@ -431,6 +456,28 @@ def _keys_in(body: str) -> Iterator[str]:
             continue
 
 
+def _insert(body: str, recorded_at: datetime) -> str:
+    """The SQL that would bring a row back; nobody runs it here."""
+    from psycopg import sql  # noqa: PLC0415
+
+    from filejobs_dagster.audit.own_events import read_body  # noqa: PLC0415
+
+    event = read_body(body)
+    columns = sql.SQL(", ").join(map(sql.Identifier, json.loads(event["row"])))
+    table = sql.Identifier(*event["table"].split("."))
+    statement = sql.SQL(
+        "INSERT INTO {table} ({columns}) SELECT {columns} "
+        "FROM jsonb_populate_record(NULL::{table}, {row}::jsonb);"
+    ).format(table=table, columns=columns, row=sql.Literal(event["row"]))
+    left_out = ", ".join(event.get("left_out", ()))
+    without = f"; without {left_out}" if left_out else ""
+    # An identifier of an event could hold a line break, and end the comment.
+    remark = display_key(
+        f"{event.get('kind')}, run {event.get('run_id')}, {recorded_at.isoformat()}{without}"
+    )
+    return f"-- {remark}\n{statement.as_string()}"
+
+
 def _bytes(keys: Iterable[str]) -> list[bytes]:
     return [key.encode() for key in keys]
 
@@ -471,6 +518,13 @@ def _print(told: dict[str, Any], *, live: bool) -> None:
         )
     if told["limit_reached"]:
         typer.echo("The limit ended it: call it again, or with a larger --limit.")
+    if told["rows"]:
+        typer.echo(
+            "Rows that went, for a person to look at and to run: one that is due goes again. Rows "
+            "of other tables that went with them are not among them."
+        )
+        for statement in told["rows"]:
+            typer.echo(statement)
     for key, why in list(told["failed"].items())[:SHOWN]:
         print_error(f"{display_key(key)}: {why}")
     if many and live:

@@ -86,7 +86,9 @@ def _run_over_tables(context: RunContext, request: Request, storage: Storage) ->
     words = Words("deleted rows", "deleted_file.collected", "collectable_at", MISSING)
     window = request.restore_window
     wanted = [(table, max(table.after or window, window)) for table in request.tables]
-    with opened_tables(wanted, context.database, lambda: context.connection) as tables:
+    with opened_tables(
+        wanted, context.database, lambda: context.connection, leave_out=request.rows_left_out
+    ) as tables:
         return Collection(context, request, storage, tables, words=words).run(
             restore_window_seconds=round(request.restore_window.total_seconds())
         )
