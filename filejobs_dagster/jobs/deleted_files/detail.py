@@ -77,6 +77,9 @@ CLASSES: Mapping[str, str] = {
         "Row gone, bytes stay. Counts in `acted`. `purge_versions` is true and a version is "
         "retained: it goes as an orphan once its lock is over"
     ),
+    "kept: too long for quarantine; derived: kept: too long for quarantine": (
+        "Row gone, bytes stay. The prefix leaves no room for the key"
+    ),
     "derived: kept: its row stays": "Row stays, bytes stay. The derived row outlived its file",
     "bytes left; derived: bytes left": (
         "Row gone, bytes stay. Storage refused, or gave no answer. The sample says why"

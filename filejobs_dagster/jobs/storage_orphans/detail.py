@@ -248,8 +248,8 @@ FIELDS: Mapping[str, str] = {
     ),
     "fates": (
         "live: all of it in words: also `changed meanwhile`, `undecided`, `cannot be looked at`, "
-        "`ghost`, `locked`, `failed`, `unanswered`, `asked for a moment ago`, `being "
-        "referenced`, `kept: …` (derived objects under one: `kept: its owner is referenced`)"
+        "`quarantined`, `ghost`, `locked`, `failed`, `unanswered`, `asked for a moment ago`, "
+        "`being referenced`, `kept: …` (derived objects under one: `kept: its owner is referenced`)"
     ),
     "recovered": (
         "what a run that ended early had left: gone, still there, `too_recent` to be sure that "

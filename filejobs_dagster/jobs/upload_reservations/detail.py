@@ -111,6 +111,7 @@ CLASSES: Mapping[str, str] = {
         "proxy or a server that keeps files may resolve it, and would delete another object"
     ),
     "kept: directory marker": "Row stays, bytes stay. The key ends in a slash",
+    "kept: too long for quarantine": "Row gone, bytes stay. The prefix leaves no room for the key",
     "kept: not UTF-8": "Row stays, bytes stay. The key cannot be a key of S3",
 }
 """What can become of an item, in words."""
