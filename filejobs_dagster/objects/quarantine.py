@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlencode
 
 from botocore.exceptions import ClientError
 
@@ -395,8 +394,6 @@ class Copying:
         whole: dict[str, Any] = {**it.headers, "Metadata": dict(it.metadata)}
         if it.storage_class is not None:
             whole["StorageClass"] = it.storage_class
-        if tags:
-            whole["Tagging"] = urlencode(tags)
         begun = self._client.create_multipart_upload(Bucket=self._bucket, Key=target, **whole)
         upload: Any = {"Bucket": self._bucket, "Key": target, "UploadId": begun["UploadId"]}
         try:
@@ -418,6 +415,12 @@ class Copying:
         except BaseException:
             self._abort(upload)
             raise
+        if tags:
+            # Ceph forgets those that an upload of parts begins with.
+            tag_set: Any = [{"Key": name, "Value": value} for name, value in tags]
+            self._client.put_object_tagging(
+                Bucket=self._bucket, Key=target, Tagging={"TagSet": tag_set}
+            )
 
     def _abort(self, upload: Any) -> None:
         """What is left of it otherwise, the next purge finds below the prefix."""
@@ -509,7 +512,8 @@ class Copying:
 
     def _tags(self, key: str) -> list[tuple[str, str]]:
         answer = self._client.get_object_tagging(Bucket=self._bucket, Key=key)
-        return [(tag["Key"], tag["Value"]) for tag in answer["TagSet"]]
+        # Of an object without any, Ceph leaves the set out.
+        return [(tag["Key"], tag["Value"]) for tag in answer.get("TagSet") or ()]
 
 
 def _why_not(orphan: Expected, it: Stored | Absent | StorageError) -> Verdict | None:
