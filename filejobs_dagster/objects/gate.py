@@ -18,12 +18,11 @@ from filejobs_dagster.book.outcomes import (
     Outcomes,
     StorageRejected,
 )
-from filejobs_dagster.objects import prefixes
+from filejobs_dagster.objects import identity, prefixes
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
-from filejobs_dagster.objects.identity import NULL_VERSION, milliseconds
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.keys import is_folded, unfolded
 from filejobs_dagster.objects.manner import Manner, abilities_of
@@ -242,7 +241,7 @@ class Gate:
                 target.key.encode(),
                 it.etag,
                 it.size,
-                -1 if it.modified is None else milliseconds(it.modified),
+                -1 if it.modified is None else identity.milliseconds(it.modified),
                 seen_as=it.version,
             )
             for target, it in seen.items()
@@ -469,7 +468,7 @@ class Gate:
             self._bucket.bucket,
             [
                 # Where versions are suspended, a deletion without one would leave a marker.
-                Target(key, NULL_VERSION if manner.versioning == "suspended" else None)
+                Target(key, identity.NULL_VERSION if manner.versioning == "suspended" else None)
                 if manner.versioning == "suspended" or not manner.names_etag_of(key)
                 else Target(key, None, strong(copy.etag))
                 for key, (copy, _) in ours.items()
