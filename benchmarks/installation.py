@@ -137,6 +137,7 @@ def _settings(endpoint_url: str, bucket: str) -> dict[str, object]:
                 "addressing": "path",
                 "owns": [reservations.PREFIX],
                 "min_age": "48h",
+                "delete": "at_once",
             }
         },
         "jobs": {JOB: {"by_hand": True, "mode": "dry"}},

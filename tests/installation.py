@@ -53,11 +53,19 @@ class Installation:
                     "owns": ["files/"],
                     "protect": ["files/brand/"],
                     "min_age": "48h",
+                    "delete": "at_once",
                     "max_attempts": 2,
                 }
             },
             "jobs": {"upload_reservations": {"schedule": "*/15 * * * *", "mode": "live"}},
         }
+
+    def keeps(self, keep: str | None = "30d") -> None:
+        """Quarantine what goes; None says nothing of it, as files did before there was one."""
+        uploads = self.document["buckets"]["uploads"]
+        del uploads["delete"]
+        if keep is not None:
+            uploads["quarantine"] = {"keep": keep}
 
     @property
     def settings_path(self) -> Path:

@@ -28,6 +28,9 @@ class Fate(Enum):
     MARKED = "marked"
     """The bucket keeps versions: a delete marker was added, and no byte was freed."""
 
+    QUARANTINED = "quarantined"
+    """It is gone, a verified copy lies in quarantine, and no byte was freed."""
+
     PURGED = "purged"
     """Every version is gone."""
 
@@ -158,6 +161,11 @@ class Outcomes(Generic[Key]):
         return self.of(Fate.MARKED)
 
     @property
+    def quarantined(self) -> tuple[Key, ...]:
+        """Gone, with a copy in quarantine."""
+        return self.of(Fate.QUARANTINED)
+
+    @property
     def purged(self) -> dict[Key, int]:
         """Gone with all their versions: key to how many there were."""
         return {it.key: it.versions for it in self.items if it.fate is Fate.PURGED}
@@ -199,7 +207,7 @@ class Outcomes(Generic[Key]):
 
     def removed(self) -> tuple[Key, ...]:
         """What a listing does not show any more because of this."""
-        return self.of(Fate.DELETED, Fate.MARKED, Fate.PURGED)
+        return self.of(Fate.DELETED, Fate.MARKED, Fate.QUARANTINED, Fate.PURGED)
 
     @property
     def let_go(self) -> bool:

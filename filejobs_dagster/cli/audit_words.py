@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.audit.history import FileEvent
 
+RESTORE_INTENT = "objects.restore.intent"
+
 LONGEST = 10_000
 """Characters of a line; the JSON has all."""
 
@@ -60,21 +62,31 @@ def _collected(body: Mapping[str, Any]) -> str:
 
 
 def _intent(body: Mapping[str, Any]) -> str:
+    what = "bring back" if body.get("kind") == RESTORE_INTENT else "delete"
     return (
-        f"{body.get('job')} was about to delete {_keys(body.get('keys'))} in bucket "
+        f"{body.get('job')} was about to {what} {_keys(body.get('keys'))} in bucket "
         f"{body.get('bucket')} (run {body.get('run_id')}, batch {body.get('batch')})"
     )
 
 
+_FATES = (
+    "deleted",
+    "marked",
+    "quarantined",
+    "restored",
+    "already_gone",
+    "never_arrived",
+    "kept",
+    "failed",
+    "left",
+)
+
+
 def _result(body: Mapping[str, Any]) -> str:
-    said = [
-        f"{name.replace('_', ' ')}: {_amount(body[name])}"
-        for name in ("deleted", "marked", "already_gone", "never_arrived", "kept", "failed", "left")
-        if body.get(name)
-    ]
+    said = [f"{name.replace('_', ' ')}: {_amount(body[name])}" for name in _FATES if body.get(name)]
     return (
         f"storage answered to batch {body.get('batch')} of run {body.get('run_id')}: "
-        f"{', '.join(said) or 'nothing was deleted'}"
+        f"{', '.join(said) or 'nothing was done'}"
     )
 
 
@@ -103,6 +115,8 @@ _KINDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "upload_reservation.collected": _collected,
     "objects.delete.intent": _intent,
     "objects.delete.result": _result,
+    RESTORE_INTENT: _intent,
+    "objects.restore.result": _result,
     "audit.hold.set": _hold_set,
     "audit.hold.released": _hold_released,
 }

@@ -97,8 +97,8 @@ def adopt(
     _require_reason(again=again, reason=reason)
     invocation = Invocation.of(context)
     settings = invocation.require()
-    entry = _entry(settings, bucket)
-    with _place(settings, entry, invocation) as place:
+    entry = chosen_entry(settings, bucket)
+    with opened_place(settings, entry, invocation) as place:
         try:
             adopted = write(place, by=who(), again=reason if again else None)
             _tell(place, adopted)
@@ -143,8 +143,8 @@ def inspect(
 
     invocation = Invocation.of(context)
     settings = invocation.require()
-    entry = _entry(settings, bucket)
-    with _place(settings, entry, invocation) as place:
+    entry = chosen_entry(settings, bucket)
+    with opened_place(settings, entry, invocation) as place:
         found = adoption.inspect(place)
         refusal = None
         try:
@@ -200,7 +200,8 @@ def _require_reason(*, again: bool, reason: str | None) -> None:
         raise typer.BadParameter("it goes with --again only", param_hint="--reason")
 
 
-def _entry(settings: Settings, asked: str | None) -> str:
+def chosen_entry(settings: Settings, asked: str | None) -> str:
+    """The entry that is asked for, or the only one there is."""
     names = ", ".join(settings.buckets) or "none"
     if asked is None:
         if len(settings.buckets) == 1:
@@ -215,7 +216,8 @@ def _entry(settings: Settings, asked: str | None) -> str:
 
 
 @contextmanager
-def _place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[Place]:
+def opened_place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[Place]:
+    """A bucket and the database, opened for a command."""
     from filejobs_dagster.door.adoption import Place  # noqa: PLC0415 (--help stays fast)
     from filejobs_dagster.objects.client import BucketUnavailable, make_client  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415

@@ -48,6 +48,7 @@ buckets:
     secret_access_key: {{env: AWS_SECRET_ACCESS_KEY}}
     owns: ["files/"]
     min_age: 48h
+    delete: at_once
 
 # Where copies of the seals go. A folder protects nothing; a real installation has a bucket for it.
 audit:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.objects.client import check_access, make_client, read_versioning
 from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.objects.prefixes import QUARANTINE
+from filejobs_dagster.settings.durations import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,24 @@ def check_bucket(entry: str, settings: BucketSettings) -> Iterator[Finding]:
         yield ok(f"{name} versioning", "nothing is ever collected here")
     else:
         yield _versioning(name, client, settings.bucket)
+        yield _quarantine(name, settings)
+
+
+def _quarantine(name: str, settings: BucketSettings) -> Finding:
+    """What becomes of what goes. The doctor writes nothing, so it cannot try the rights."""
+    check = f"{name} quarantine"
+    takes = f"without versions it takes s3:PutObject and s3:DeleteObject on {QUARANTINE}*"
+    if settings.delete is not None:
+        return ok(check, "delete is at_once: nothing that goes is kept")
+    if settings.quarantine is not None:
+        return ok(
+            check, f"what sweeps take is kept for {in_words(settings.quarantine.keep)}; {takes}"
+        )
+    return ok(
+        check,
+        "nothing is said: a bucket keeps what sweeps take from its first live sweep on, and one "
+        f"where a sweep has deleted at once goes on so; {takes}",
+    )
 
 
 def _versioning(name: str, client: S3Client, bucket: str) -> Finding:

@@ -18,9 +18,11 @@ from filejobs_dagster.book.outcomes import (
     Outcomes,
     StorageRejected,
 )
-from filejobs_dagster.objects import prefixes
+from filejobs_dagster.objects import identity, prefixes
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.etags import strong
 from filejobs_dagster.objects.fates import Fates
-from filejobs_dagster.objects.heads import Present, look_at_targets
+from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.keys import is_folded, unfolded
 from filejobs_dagster.objects.manner import Manner, abilities_of
@@ -28,9 +30,11 @@ from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.aborting import Aborting
 from filejobs_dagster.objects.pace import Pace
 from filejobs_dagster.objects.purging import Purging
+from filejobs_dagster.objects.quarantine import Copying, Return
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
 from filejobs_dagster.objects.targets import Expected, Target, as_it_is
+from filejobs_dagster.objects.versions import versions_of
 from filejobs_dagster.references.near import ReferenceForms
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
 
+    from filejobs_dagster.objects.quarantine import Copy
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.references.claims import Claim
 
@@ -129,6 +134,7 @@ class Gate:
         self._forms = ReferenceForms(owned, bucket.bucket.encode())
         self._wait = wait
         self._pace = pace or Pace()
+        self._copying = Copying(client, bucket.bucket)
 
     def owned(self, key: str) -> str | None:
         """Say why the key is none of ours to delete, or None when it is; asks nobody.
@@ -143,8 +149,8 @@ class Gate:
             return NOT_OWNED
         if any(_protects(entry, key) for entry in self._bucket.protect):
             return PROTECTED
-        if key.startswith(prefixes.MARKERS) or key == self._bucket.marker:
-            # The markers, and the probe's objects, which stand beside them for a moment.
+        if key.startswith(prefixes.OF_THE_HOUSE) or key == self._bucket.marker:
+            # The markers, the probe's objects, which stand beside them for a moment, and copies.
             return PROTECTED
         if not _RESOLVABLE.isdisjoint(key.split("/")) or (is_folded(key) and self._folds_slashes()):
             return AMBIGUOUS_PATH
@@ -204,7 +210,9 @@ class Gate:
         question = LastQuestion(ours, admit=lambda asked: self.admit(asked, claims=claims).kept)
         how = manner or Manner()
         try:
-            if how.purges:
+            if how.copies:
+                done = self._set_aside(ours, before_bytes, how, claims)
+            elif how.purges:
                 done = self._purge(ours, before_bytes, question)
             else:
                 done = self._delete(ours, before_bytes, question, how)
@@ -212,6 +220,46 @@ class Gate:
             stopped.so_far = Outcomes((*kept, *stopped.so_far))
             raise
         return Outcomes((*kept, *done))
+
+    def _set_aside(
+        self,
+        keys: Sequence[str],
+        before_bytes: Callable[[], None],
+        manner: Manner,
+        claims: Sequence[Claim],
+    ) -> Outcomes[str]:
+        """Look at each, and remove it as what it was then: what was copied is what may go."""
+        try:
+            seen = look_at_targets(self._client, self._bucket.bucket, [Target(key) for key in keys])
+            if any(isinstance(it, Absent) for it in seen.values()):
+                require_bucket(self._client, self._bucket.bucket)
+        except StorageRejected as rejected:
+            rejected.so_far = Outcomes(tuple(ItemOutcome(key, Fate.UNANSWERED) for key in keys))
+            raise
+        there = [
+            Expected(
+                target.key.encode(),
+                it.etag,
+                it.size,
+                -1 if it.modified is None else identity.milliseconds(it.modified),
+                seen_as=it.version,
+            )
+            for target, it in seen.items()
+            if isinstance(it, Present)
+        ]
+        others = [
+            ItemOutcome(target.key, Fate.ALREADY_GONE)
+            if isinstance(it, Absent)
+            else ItemOutcome(target.key, Fate.UNSEEN, str(it))
+            for target, it in seen.items()
+            if not isinstance(it, Present)
+        ]
+        try:
+            done = self.remove(there, before_bytes, manner, claims=claims).as_text()
+        except DeletionStopped as stopped:
+            stopped.so_far = Outcomes((*others, *stopped.so_far.as_text()))
+            raise
+        return Outcomes((*others, *done))
 
     def _delete(
         self,
@@ -319,6 +367,123 @@ class Gate:
             wait=self._wait,
             pace=self._pace,
         ).run()
+
+    def bring_back(self, copies: Sequence[Copy]) -> list[Return]:
+        """Copy some back from quarantine to where nothing is now; their copies stay.
+
+        Args:
+            copies: One for each original.
+
+        Raises:
+            StorageRejected: No request can succeed.
+        """
+        return self._copying.bring_back(copies)
+
+    def uncover(self, key: str, before_bytes: Callable[[], None]) -> Return:
+        """Remove the delete markers above the newest version of a key.
+
+        What is written meanwhile stays on top of it.
+
+        Args:
+            key: Exact.
+            before_bytes: As in `delete`.
+
+        Raises:
+            DeletionStopped: As in `delete`.
+        """
+        listed = versions_of(self._client, self._bucket.bucket, key)
+        if isinstance(listed, StorageError):
+            return Return(key, "failed", f"{listed}; it takes s3:ListBucketVersions")
+        if any(it.latest and not it.marker for it in listed.versions):
+            return Return(key, "is there")
+        times = {it.identifier: it.modified.timestamp() for it in listed.versions if it.modified}
+        with_bytes = [it for it in listed.versions if not it.marker and it.identifier in times]
+        if not with_bytes:
+            return Return(key, "gone")
+        version = max(with_bytes, key=lambda it: times[it.identifier])
+        # One of the same moment that lies below hides nothing.
+        since = times[version.identifier]
+        markers = [it for it in listed.versions if it.marker and times[it.identifier] >= since]
+        work = Deleting(
+            self._client,
+            self._bucket.bucket,
+            [Target(key, it.identifier) for it in markers],
+            before_request=before_bytes,
+            wait=self._wait,
+        )
+        for verdict in work.run().values():
+            if verdict.fate not in (Fate.DELETED, Fate.ALREADY_GONE):
+                return Return(key, "failed", f"{verdict.reason}; it takes s3:DeleteObjectVersion")
+        return Return(key, "restored", size=version.size)
+
+    def drop_unfinished_copies(self, before: datetime) -> int:
+        """Abort copies in parts into quarantine that began before a moment; how many there were.
+
+        Raises:
+            ClientError, BotoCoreError: Storage would not say, or not do it.
+        """
+        prefixes_of_ours = [""] if self._bucket.owns_whole_bucket else self._bucket.owns
+        return sum(self._copying.drop_unfinished(prefix, before) for prefix in prefixes_of_ours)
+
+    def expire(
+        self,
+        copies: Mapping[str, tuple[Copy, Sequence[str]]],
+        before_bytes: Callable[[], None],
+        manner: Manner,
+    ) -> Outcomes[str]:
+        """Delete copies whose time is over, unless a source names their original by now.
+
+        Args:
+            copies: By the copy's key; with the keys that its original is derived from.
+            before_bytes: As in `delete`.
+            manner: Of the bucket.
+
+        Returns:
+            What became of each copy; `kept` are those whose original is named or none of ours.
+
+        Raises:
+            DeletionStopped: As in `delete`.
+        """
+        foreign = {
+            key: why
+            for key, (copy, _) in copies.items()
+            if (why := self.owned(copy.original)) is not None
+        }
+        ours = {key: pair for key, pair in copies.items() if key not in foreign}
+
+        def admit(keys: Sequence[str]) -> Mapping[str, str]:
+            asked = [ours[key] for key in keys]
+            orphans = {copy.original: owners for copy, owners in asked}
+            named = self._still_named(
+                [
+                    Expected(original.encode(), "", 0, -1, owners=tuple(owners))
+                    for original, owners in orphans.items()
+                ],
+                (),
+            )
+            return {copy.key: named[copy.original] for copy, _ in asked if copy.original in named}
+
+        work = Deleting(
+            self._client,
+            self._bucket.bucket,
+            [
+                # Where versions are suspended, a deletion without one would leave a marker.
+                Target(key, identity.NULL_VERSION if manner.versioning == "suspended" else None)
+                if manner.versioning == "suspended" or not manner.names_etag_of(key)
+                else Target(key, None, strong(copy.etag))
+                for key, (copy, _) in ours.items()
+            ],
+            before_request=before_bytes,
+            wait=self._wait,
+            supervisor=LastQuestion(list(ours), admit=admit),
+        )
+        kept = tuple(ItemOutcome(key, Fate.KEPT, why) for key, why in foreign.items())
+        try:
+            work.run(one_by_one=manner.one_by_one)
+        except DeletionStopped as stopped:
+            stopped.so_far = Outcomes((*kept, *work.outcomes()))
+            raise
+        return Outcomes((*kept, *work.outcomes()))
 
     def abort(
         self,

@@ -81,16 +81,27 @@ class Manner:
         versioning: Of the bucket.
         purge_versions: True to remove all versions of an orphan, false to leave a delete marker.
         conditional: What the probe found; None when nobody has probed.
+        quarantine: True when what goes must be there to be brought back.
     """
 
     versioning: Versioning = "off"
     purge_versions: bool = False
     conditional: ConditionalDelete | None = None
+    quarantine: bool = False
 
     @property
     def purges(self) -> bool:
         """True when versions are removed one by one."""
-        return self.purge_versions and self.versioning in ("enabled", "suspended")
+        kept = self.quarantine or not self.purge_versions
+        return not kept and self.versioning in ("enabled", "suspended")
+
+    @property
+    def copies(self) -> bool:
+        """True when what goes is copied into quarantine first.
+
+        Where the bucket keeps versions, the delete marker is the quarantine.
+        """
+        return self.quarantine and self.versioning != "enabled"
 
     @property
     def names_etag(self) -> bool:
@@ -120,7 +131,9 @@ class Manner:
         return self.conditional == "single only" and not self.purges
 
 
-def manner_of(client: S3Client, bucket: str, *, purge_versions: bool) -> Manner:
+def manner_of(
+    client: S3Client, bucket: str, *, purge_versions: bool, quarantine: bool = False
+) -> Manner:
     """Ask the bucket, and put together how its orphans are removed.
 
     Whether it keeps versions is asked each time, since somebody may turn them on at any time. A
@@ -132,6 +145,7 @@ def manner_of(client: S3Client, bucket: str, *, purge_versions: bool) -> Manner:
         client: From `make_client`; what is known of the server is taken from `abilities_of`.
         bucket: The bucket's name.
         purge_versions: What the settings say.
+        quarantine: True to keep what goes for a while; then no version is purged.
 
     Raises:
         VersioningUnknown: All versions are to be removed, and the server does not say whether it
@@ -139,9 +153,10 @@ def manner_of(client: S3Client, bucket: str, *, purge_versions: bool) -> Manner:
         BucketUnavailable: No request reaches the bucket.
     """
     versioning = read_versioning(client, bucket)
-    if purge_versions and versioning == "unknown":
+    if purge_versions and not quarantine and versioning == "unknown":
         raise VersioningUnknown(
             f"purge_versions is true, and the server does not say whether the bucket {bucket!r} "
             "keeps versions. Allow s3:GetBucketVersioning, or set purge_versions to false."
         )
-    return Manner(versioning, purge_versions, abilities_of(client, bucket).conditional)
+    conditional = abilities_of(client, bucket).conditional
+    return Manner(versioning, purge_versions, conditional, quarantine)

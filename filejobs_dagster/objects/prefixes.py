@@ -11,6 +11,13 @@ MARKERS = "filejobs-adopted"
 """What the keys of all markers begin with, of every installation and whatever it configures: one
 listing finds them all. Nothing that begins so is ever deleted, in any job."""
 
+QUARANTINE = "filejobs-quarantine/"
+"""Below it lie the copies of objects that went and can be brought back, of every installation and
+whatever it owns: the original's key follows. No sweep sees them as objects of its own."""
+
+OF_THE_HOUSE = (MARKERS, QUARANTINE)
+"""What begins so is nobody's to collect."""
+
 
 def apart(prefixes: Sequence[str]) -> list[str]:
     """The prefixes, each once, without those that lie inside another one."""

@@ -19,7 +19,8 @@ from filejobs_dagster.objects.judgement import Judgement
 from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
 from filejobs_dagster.objects.locks_of import lock_of
 from filejobs_dagster.objects.purging import STILL_THERE, Purging
-from filejobs_dagster.objects.sending import Deleting
+from filejobs_dagster.objects.quarantine import COPIED_TOGETHER, Copying
+from filejobs_dagster.objects.sending import Deleting, proof_refused
 from filejobs_dagster.objects.targets import Target, Verdict, as_it_is
 from filejobs_dagster.objects.versions import versions_of
 
@@ -68,6 +69,7 @@ class Removing:
         self._manner = manner
         self._wait = wait
         self._pace = pace
+        self._copying = Copying(client, bucket)
         self._fates = Fates()
         # As each was when its deletion was sent: what comes after is compared with that.
         self._seen: dict[str, Present] = {}
@@ -90,7 +92,7 @@ class Removing:
                 self._purge([*others, *above])
             else:
                 self._hide(above)
-                self._delete(others)
+                self._delete(self._set_aside(others) if self._manner.copies else others)
                 self._delete([one for one in above if not self._fates.knows(one[1].key)])
             self._delete([one for one in exact if one not in above])
             self._spot_check(dict(ours))
@@ -106,6 +108,31 @@ class Removing:
                 yield key, orphan
             else:
                 self._fates.settle(orphan.key, Verdict(Fate.KEPT, reason))
+
+    def _set_aside(self, ours: Sequence[tuple[str, Expected]]) -> list[tuple[str, Expected]]:
+        """Copy what is about to be deleted into quarantine; those that have a verified copy.
+
+        The copy comes before the last questions, which must be the newest: between them and the
+        deletion nothing else is done.
+        """
+        safe: list[tuple[str, Expected]] = []
+        for start in range(0, len(ours), COPIED_TOGETHER):
+            some = ours[start : start + COPIED_TOGETHER]
+            self._pace.pause(len(some))
+            try:
+                self._before_request()
+            except Exception as error:
+                raise proof_refused(error, self._so_far()) from error
+            try:
+                unsafe = self._copying.set_aside(some)
+            except StorageRejected as error:
+                self._stop(error)
+            for key, orphan in some:
+                if key in unsafe:
+                    self._fates.settle(orphan.key, unsafe[key])
+                else:
+                    safe.append((key, orphan))
+        return safe
 
     def _judgement(self, ours: Sequence[tuple[str, Expected]]) -> Judgement:
         orphans = dict(ours)
@@ -141,6 +168,8 @@ class Removing:
         for target, verdict in work.verdicts.items():
             orphan = orphans[target.key]
             final, lock = self._as_it_is(target, verdict, judgement)
+            if final.fate is Fate.DELETED and self._manner.copies and orphan.version is None:
+                final = Verdict(Fate.QUARANTINED)
             self._fates.settle(orphan.key, final, lock)
             if final.fate is Fate.DELETED:
                 self._fates.free(orphan.key, orphan.size)

@@ -90,6 +90,15 @@ def refuses_many(error: ClientError) -> bool:
     }
 
 
+def proof_refused(error: Exception, so_far: Outcomes[Any]) -> ProofRefused:
+    """Say that what must be proven could not be."""
+    return ProofRefused(
+        "Deleting stopped, because what must hold before bytes go was not proven: "
+        + sanitize_exception(error),
+        so_far,
+    )
+
+
 class Deleting:
     """Sends the deletions of some targets; `verdicts` has the fate of each as it becomes known.
 
@@ -362,11 +371,7 @@ class Deleting:
         try:
             self._before_request()
         except Exception as error:
-            raise self._stopped(
-                ProofRefused,
-                "Deleting stopped, because what must hold before bytes go was not proven: "
-                + sanitize_exception(error),
-            ) from error
+            raise proof_refused(error, self.outcomes()) from error
         if time.monotonic() - began >= HOLDS:
             # A slow proof makes the question that came before it an old one.
             self._ask_again()

@@ -55,7 +55,11 @@ class Store:
     def open(cls, server: S3Endpoint, name: str) -> Store:
         """Use a bucket that is there already."""
         settings = BucketSettings(
-            bucket=name, endpoint_url=server.endpoint_url, owns=[PREFIX], min_age=MIN_AGE
+            bucket=name,
+            endpoint_url=server.endpoint_url,
+            owns=[PREFIX],
+            min_age=MIN_AGE,
+            delete="at_once",
         )
         return cls(name, server.client(), settings)
 

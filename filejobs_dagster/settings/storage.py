@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
-from filejobs_dagster.objects.prefixes import MARKERS, overlap
+from filejobs_dagster.objects.prefixes import OF_THE_HOUSE, overlap
 from filejobs_dagster.settings.durations import Duration, Wait
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import Steps, at, mistake, shown
@@ -176,6 +176,17 @@ class NamedElsewhereSettings(Section):
     )
 
 
+class QuarantineSettings(Section):
+    """How long what goes can be brought back."""
+
+    keep: Annotated[Duration, between(timedelta(days=1))] = Field(
+        default=timedelta(days=30),
+        description="How long a copy is kept below filejobs-quarantine/, or a restore is promised; "
+        "then storage_orphans deletes it, unless a source names its key by then.",
+        examples=["30d"],
+    )
+
+
 class BucketSettings(Section):
     """A bucket, the part of it that this installation may collect in, and how to reach it."""
 
@@ -295,6 +306,19 @@ class BucketSettings(Section):
         "delete marker: nothing is freed, and the object can be brought back.",
         examples=[True],
     )
+    quarantine: QuarantineSettings | None = Field(
+        default=None,
+        description="Keep what storage_orphans takes, so that `filejobs restore` brings it back: "
+        "as a verified copy, or behind a delete marker where the bucket keeps versions. Without "
+        "this and delete, a bucket keeps it from its first live sweep on, and one in which a "
+        "sweep has deleted at once before goes on so.",
+        examples=[{"keep": "30d"}],
+    )
+    delete: Literal["at_once"] | None = Field(
+        default=None,
+        description="at_once: nothing is kept. Stands instead of quarantine.",
+        examples=["at_once"],
+    )
     marker: Text | None = Field(
         default=None,
         description="Superfluous: every marker lies below filejobs-adopted/, whatever stands here. "
@@ -326,6 +350,7 @@ class BucketSettings(Section):
         yield from repeated_names(said.get("rewrites"), "rewrites", "rewrite")
         yield from _owners_of_nothing(said)
         yield from _owned_markers(said)
+        yield from _kept_and_not(said)
 
 
 def overlaps_between(buckets: Mapping[str, Mapping[str, Any]]) -> Iterator[Found]:
@@ -398,7 +423,8 @@ def _ownership(said: Mapping[str, Any]) -> Iterator[Found]:
         for key in ("owns", "owns_whole_bucket"):
             if said.get(key):
                 yield (key,), mistake("it stands beside owns_nothing: true", "keep one of the two")
-        for key in ("protect", "sources", "shape", "rewrites", "purge_versions"):
+        nothing = ("protect", "sources", "shape", "rewrites", "purge_versions")
+        for key in (*nothing, "quarantine", "delete"):
             if said.get(key):
                 yield (
                     (key,),
@@ -581,14 +607,28 @@ def _unchecked(said: Mapping[str, Any]) -> Iterator[Found]:
             return
 
 
+def _kept_and_not(said: Mapping[str, Any]) -> Iterator[Found]:
+    if said.get("quarantine") is None:
+        return
+    for key in ("delete", "purge_versions"):
+        if said.get(key):
+            yield (
+                (key,),
+                mistake(
+                    "it stands beside quarantine, and takes at once what that keeps",
+                    "keep one of the two",
+                ),
+            )
+
+
 def _owned_markers(said: Mapping[str, Any]) -> Iterator[Found]:
     for path, prefix in _owned(said):
-        if prefix.startswith(MARKERS):
+        if prefix.startswith(OF_THE_HOUSE):
             yield (
                 path,
                 mistake(
-                    f"below {shown(prefix)} lie the markers that say whose bucket it is; nothing "
-                    "is deleted there",
+                    f"below {shown(prefix)} lie the markers that say whose bucket it is, or what "
+                    "is in quarantine; nothing is collected there",
                     "write the prefixes of your files",
                 ),
             )

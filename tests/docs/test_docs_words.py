@@ -108,7 +108,7 @@ def test_every_field_of_a_record_is_explained(
 
 def test_every_class_is_explained() -> None:
     noted = set(totals.LET_GO)
-    assert noted == {"deleted", "marked", "already gone"}
+    assert noted == {"deleted", "marked", "quarantined", "already gone"}
     named = {totals.WOULD_COLLECT, totals.WON_BY_OTHERS, totals.CLAIM_REFUSED,
              totals.NEVER_ARRIVED, totals.BYTES_LEFT}  # fmt: skip
     reasons = _constants_of_the_gate()

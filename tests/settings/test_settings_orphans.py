@@ -128,3 +128,30 @@ def test_the_address_of_a_replica_is_a_known_secret(files: Files) -> None:
     replica = settings.buckets["uploads"].sources[0].read_from
     assert replica is not None
     assert replica.url.reveal() in known_secrets(settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("quarantine: {keep: 30d}\n    delete: at_once", "keep one of the two"),
+        ("quarantine: {}\n    purge_versions: true", "keep one of the two"),
+        ("quarantine: {keep: 23h}", "under the floor of 24h"),
+        ("quarantine: {keep: 30}", "30d"),
+        ("delete: later", "at_once"),
+    ],
+)
+def test_what_keeps_and_what_does_not_stand_apart(files: Files, line: str, found: str) -> None:
+    problems = files.read(_in_bucket(files, line)).problems
+    assert any(found in str(problem) for problem in problems), problems
+
+
+def test_nobody_owns_what_is_in_quarantine(files: Files) -> None:
+    text = files.good.replace(OWNS, 'owns: ["filejobs-quarantine/files/"]')
+    assert any("in quarantine" in str(problem) for problem in files.read(text).problems)
+
+
+def test_how_long_it_is_kept_can_be_left_out(files: Files) -> None:
+    (bucket,) = files.read(_in_bucket(files, "quarantine: {}")).require().buckets.values()
+    assert bucket.quarantine is not None
+    assert bucket.quarantine.keep == timedelta(days=30)
+    assert files.read(files.good).require().buckets.popitem()[1].quarantine is None

@@ -42,12 +42,15 @@ class Statements:
         lock: A SELECT of the ids that a claim may take, which locks them; None where the claim
             does it itself. The same parameters.
         also_deleted: Tables, and the statements that delete rows of theirs; `$1` ids.
+        rows: A SELECT of id and whole row, as JSON text, of what a claim may take, which locks
+            them; the same parameters, and `$3` columns that it leaves out. None where nobody knows.
     """
 
     candidates: str
     claim: str
     lock: str | None = None
     also_deleted: tuple[tuple[str, str], ...] = ()
+    rows: str | None = None
 
 
 # A number or a text that does not read as declared is no time, and the ranges of the three units do
@@ -228,7 +231,8 @@ class _Writing:
         )
         children = tuple(self._children())
         lock = f"SELECT {self._identity('held')} {chosen}" if children else None
-        return Statements(candidates, claim, lock, children)
+        rows = f"SELECT {self._identity('held')}, (to_jsonb(held) - $3::text[])::text {chosen}"
+        return Statements(candidates, claim, lock, children, rows)
 
     def _refuse_hidden_looks(self, candidates: str) -> None:
         reads = reads_of(self._cursor, candidates)

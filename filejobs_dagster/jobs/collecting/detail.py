@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from filejobs_dagster.book.outcomes import ItemOutcome
     from filejobs_dagster.book.totals import Totals
 
@@ -23,7 +25,7 @@ UNUSABLE = "unusable"
 CLAIM_REFUSED = "claim refused"
 NEVER_ARRIVED: Final = "never arrived"
 BYTES_LEFT = "bytes left"
-LET_GO = ("deleted", "marked", "already gone")
+LET_GO = ("deleted", "marked", "quarantined", "already gone")
 REFUSED_ANEW = "refused anew"
 """Of the claims that were refused those that say something of the run: no other row names the row,
 and it was not refused before."""
@@ -54,6 +56,25 @@ class CollectingDetail(ItemsDetail, total=False):
     bytes_freed: int | None
     objects_left: int
     unmeasured: int
+
+
+LONGEST_ROW = 65_536
+"""Characters of a row that an event holds."""
+
+
+def kept_row(row: str | None, table: str, left_out: Sequence[str] | None) -> dict[str, Any]:
+    """A row as its event keeps it, for whoever wants to bring it back; nothing without one.
+
+    Args:
+        row: As JSON text, which no number is rounded in.
+        table: Where it was.
+        left_out: Columns that it was not to say.
+    """
+    if row is None:
+        return {}
+    if len(row) > LONGEST_ROW:
+        return {"table": table, "row_left_out": f"it has {len(row):,} characters"}
+    return {"table": table, "row": row, **({"left_out": list(left_out)} if left_out else {})}
 
 
 def unusable_rows(many: int) -> str | None:

@@ -39,6 +39,8 @@ WHERE_THE_KEYS_ARE = (
     "away is the task of storage_orphans."
 )
 
+_WITH_BYTES = (Fate.DELETED, Fate.MARKED, Fate.QUARANTINED, Fate.PURGED)
+
 
 def _without_absent(
     outcomes: Outcomes[str], unseen: Sequence[str]
@@ -86,6 +88,7 @@ class Removal:
                 self._storage.client,
                 self._storage.bucket,
                 purge_versions=self._storage.purge_versions,
+                quarantine=self._storage.quarantine,
             )
         except VersioningUnknown as error:
             raise JobFailed(f"{error} Nothing was claimed.") from error
@@ -192,7 +195,7 @@ class Removal:
                 it.key,
                 means,
                 why=it.reason if means is Meaning.LEFT else None,
-                sizes=sizes if it.fate in (Fate.DELETED, Fate.MARKED, Fate.PURGED) else None,
+                sizes=sizes if it.fate in _WITH_BYTES else None,
             )
         self._books.totals.note_refusals(outcomes)
 
@@ -231,9 +234,10 @@ class Removal:
             **absent_rows,
             deleted=len(outcomes.of(Fate.DELETED, Fate.PURGED)),
             marked=len(outcomes.marked),
+            quarantined=len(outcomes.quarantined) or None,
             already_gone=list(outcomes.already_gone),
             kept=outcomes.kept | {key: str(lock) for key, lock in outcomes.locked.items()},
-            failed=outcomes.failed,
+            failed=outcomes.why(Fate.FAILED, Fate.UNSEEN, Fate.UNDECIDED, Fate.CHANGED),
             **facts,
         )
 

@@ -22,6 +22,7 @@ class Storage:
         gate: The only way to delete.
         references: The gate's sources, asked before each deletion.
         purge_versions: Whether all versions of an object go, where the bucket keeps some.
+        quarantine: Whether its bytes can be brought back for a while.
     """
 
     bucket: str
@@ -29,3 +30,4 @@ class Storage:
     gate: Gate
     references: ReferenceCheck
     purge_versions: bool = False
+    quarantine: bool = False

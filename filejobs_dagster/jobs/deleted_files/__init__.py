@@ -64,7 +64,12 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
 def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
     with has.storage(run_context) as at:
         storage = Storage(
-            at.bucket.bucket, at.client, at.gate, at.references, at.bucket.purge_versions
+            at.bucket.bucket,
+            at.client,
+            at.gate,
+            at.references,
+            at.bucket.purge_versions,
+            request.quarantine,
         )
         return run(run_context, request, storage)
 
@@ -81,7 +86,9 @@ def _run_over_tables(context: RunContext, request: Request, storage: Storage) ->
     words = Words("deleted rows", "deleted_file.collected", "collectable_at", MISSING)
     window = request.restore_window
     wanted = [(table, max(table.after or window, window)) for table in request.tables]
-    with opened_tables(wanted, context.database, lambda: context.connection) as tables:
+    with opened_tables(
+        wanted, context.database, lambda: context.connection, leave_out=request.rows_left_out
+    ) as tables:
         return Collection(context, request, storage, tables, words=words).run(
             restore_window_seconds=round(request.restore_window.total_seconds())
         )

@@ -11,7 +11,7 @@ from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken
 from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
-from filejobs_dagster.jobs.collecting.detail import DERIVED, detail_of
+from filejobs_dagster.jobs.collecting.detail import DERIVED, detail_of, kept_row
 from filejobs_dagster.jobs.collecting.refused import RowsHeld, SmallerBatch, because
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.deleted_files.deleted_file import Candidate, DeletedFile
@@ -125,7 +125,9 @@ class Collection(collection.Collection[DeletedFile]):
                     raise SmallerBatch(f"{len(ids)} files have too many derived objects")
                 derived = found
             try:
-                won = self._files.claim(cursor, ids, begins, before)
+                won = self._files.claim(
+                    cursor, ids, begins, before, leave_out=self._request.rows_left_out
+                )
             except psycopg.errors.LockNotAvailable as error:
                 # Somebody holds a row that the cascade would take; the other files can go.
                 raise RowsHeld(because(error)) from error
@@ -160,6 +162,7 @@ class Collection(collection.Collection[DeletedFile]):
                 storage_key=file.key,
                 deleted_at=file.deleted_at.isoformat(),
                 retain_until=None if until is None else until.isoformat(),
+                **kept_row(file.row, "file", self._request.rows_left_out),
             )
 
     def _derived_of(self, files: Sequence[DeletedFile]) -> dict[str, None] | None:

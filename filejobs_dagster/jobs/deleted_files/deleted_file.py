@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class DeletedFile:
         deleted_at: When it was deleted.
         retain_until: Before which moment nobody may collect it, or None.
         created_at: When the row was made.
+        row: The whole row as JSON text, where its claim keeps it.
     """
 
     id: UUID
@@ -29,6 +30,7 @@ class DeletedFile:
     deleted_at: datetime
     retain_until: datetime | None
     created_at: datetime
+    row: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,9 @@ CLASSES: Mapping[str, str] = {
         "Row gone, bytes kept as an old version. Counts in `acted`. The bucket keeps versions: "
         "nothing was freed"
     ),
+    "quarantined; derived: quarantined": (
+        "Row gone, bytes kept below `filejobs-quarantine/`. Counts in `acted`. `quarantine` is true"
+    ),
     "already gone; derived: already gone": (
         "Row gone, bytes none. Counts in `acted`. Storage said that there was no such object"
     ),
@@ -73,6 +76,9 @@ CLASSES: Mapping[str, str] = {
     "kept: locked": (
         "Row gone, bytes stay. Counts in `acted`. `purge_versions` is true and a version is "
         "retained: it goes as an orphan once its lock is over"
+    ),
+    "kept: too long for quarantine; derived: kept: too long for quarantine": (
+        "Row gone, bytes stay. The prefix leaves no room for the key"
     ),
     "derived: kept: its row stays": "Row stays, bytes stay. The derived row outlived its file",
     "bytes left; derived: bytes left": (

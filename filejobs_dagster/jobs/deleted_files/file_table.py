@@ -13,7 +13,7 @@ from filejobs_dagster.jobs.deleted_files.statements import BEGINNING, LAST_ID
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -79,11 +79,29 @@ class FileTable:
         return {row[0] for row in self._by_key(cursor, statements.STILL_DUE, ids, begins, before)}
 
     def claim(
-        self, cursor: Cursor, ids: Sequence[UUID], begins: datetime, before: datetime
+        self,
+        cursor: Cursor,
+        ids: Sequence[UUID],
+        begins: datetime,
+        before: datetime,
+        *,
+        leave_out: Sequence[str] | None = None,
     ) -> list[DeletedFile]:
-        """Delete those of the rows that may still go, and return them."""
-        rows = self._by_key(cursor, statements.CLAIM, ids, begins, before)
-        return [DeletedFile(*row) for row in rows]
+        """Delete those of the rows that may still go, and return them.
+
+        Args:
+            cursor: In the claim's transaction.
+            ids: Which.
+            begins: The earliest moment at which they became due.
+            before: The latest.
+            leave_out: Columns that the whole row leaves out; None to return no whole row.
+        """
+        if leave_out is None:
+            rows = self._by_key(cursor, statements.CLAIM, ids, begins, before)
+            return [DeletedFile(*row) for row in rows]
+        more = {"leave_out": list(leave_out)}
+        rows = self._by_key(cursor, statements.WITH_ROW, ids, begins, before, more)
+        return [DeletedFile(*known, row=row) for *known, row in rows]
 
     def oldest_left(self, cursor: Cursor, before: datetime) -> datetime | None:
         """Since when the oldest file that is there could have been collected."""
@@ -112,10 +130,13 @@ class FileTable:
         ids: Sequence[UUID],
         begins: datetime,
         before: datetime,
+        more: Mapping[str, Any] | None = None,
     ) -> list[TupleRow]:
         """Rows by the primary key: a bitmap of both partial indexes would hold all that is due."""
         cursor.execute(statements.IN_INDEX_ORDER)
-        cursor.execute(statement, {"ids": list(ids), **self._moments(begins, before)})
+        cursor.execute(
+            statement, {"ids": list(ids), **self._moments(begins, before), **(more or {})}
+        )
         rows = cursor.fetchall()
         cursor.execute(statements.IN_ANY_ORDER)
         return rows

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
+from filejobs_dagster.settings.conditions import ColumnName
 from filejobs_dagster.settings.durations import Duration, duration_in
 from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake
@@ -79,6 +80,18 @@ class DeletedFilesSettings(JobSettings):
         "your users, so it has no default, and no run can make it shorter.",
         examples=["30d"],
     )
+    quarantine: StrictBool = Field(
+        default=False,
+        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
+        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
+        examples=[True],
+    )
+    leave_out: list[ColumnName] = Field(
+        default_factory=list,
+        description="Columns whose values do not enter the audit log. Where quarantine is true, a "
+        "row's event holds the whole row, for as long as the log is kept: name what is personal.",
+        examples=[["original_name"]],
+    )
     bucket: Text | None = Field(
         default=None,
         description="The entry of buckets that holds the bytes. May be left out when there is "
@@ -144,6 +157,11 @@ class DeletedFilesSettings(JobSettings):
                         "leave it out, or write more",
                     ),
                 )
+
+    @property
+    def rows_left_out(self) -> tuple[str, ...] | None:
+        """Columns that a row's event leaves out; None where it does not hold the row."""
+        return tuple(self.leave_out) if self.quarantine else None
 
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables of soft-deleted rows."""

@@ -95,6 +95,9 @@ DELETE FROM file
 RETURNING id, storage_key, deleted_at, retain_until, created_at
 """
 
+WITH_ROW = f"{CLAIM.rstrip()}, (to_jsonb(file) - %(leave_out)s::text[])::text\n"
+"""The same claim, which also returns the row as JSON text: as it was, without some columns."""
+
 # The oldest of each order. Of retained rows some ten thousand are looked at: their moment is never
 # before retain_until, so that only a backlog that is larger could hide an older one.
 OLDEST_LEFT = """

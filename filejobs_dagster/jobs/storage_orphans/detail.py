@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DELETED = Fate.DELETED.value
 MARKED = Fate.MARKED.value
 PURGED = Fate.PURGED.value
+QUARANTINED = Fate.QUARANTINED.value
 ALREADY_GONE = Fate.ALREADY_GONE.value
 CHANGED = "changed meanwhile"
 UNDECIDED = Fate.UNDECIDED.value
@@ -34,6 +35,7 @@ DERIVED_FROM = "derived from "
 _MEANS = {
     Fate.DELETED: Meaning.DONE,
     Fate.MARKED: Meaning.DONE,
+    Fate.QUARANTINED: Meaning.DONE,
     Fate.PURGED: Meaning.DONE,
     Fate.UNDECIDED: Meaning.PASSED_OVER,
     Fate.UNSEEN: Meaning.PASSED_OVER,
@@ -52,6 +54,7 @@ class OrphansDetail(ItemsDetail, total=False):
     fates: dict[str, int]
     deleted: int
     marked: int
+    quarantined: int
     already_gone: int
     versions_purged: int
     bytes_freed: int
@@ -118,12 +121,14 @@ def _why(it: ItemOutcome[bytes]) -> str | None:
 
 def in_words(totals: Totals) -> str:
     """What went, in words; a delete marker is no removal, and frees nothing."""
-    marked, gone = totals.classes[MARKED], totals.classes[DELETED] + totals.classes[PURGED]
-    only_marked = f"{marked:,} marked (nothing freed)"
-    if marked and not gone:
-        return only_marked
+    gone = totals.classes[DELETED] + totals.classes[PURGED]
+    there = [
+        f"{totals.classes[fate]:,} {fate} (nothing freed)"
+        for fate in (MARKED, QUARANTINED)
+        if totals.classes[fate]
+    ]
     removed = f"{gone:,} removed, {totals.freed:,} bytes freed"
-    return f"{removed}, {only_marked}" if marked else removed
+    return ", ".join(there if there and not gone else [removed, *there])
 
 
 def detail_of(totals: Totals) -> OrphansDetail:
@@ -140,6 +145,7 @@ def detail_of(totals: Totals) -> OrphansDetail:
             "fates": items["classes"],
             "deleted": fates[DELETED] + fates[PURGED],
             "marked": fates[MARKED],
+            "quarantined": fates[QUARANTINED],
             "already_gone": fates[ALREADY_GONE],
             "versions_purged": totals.more["versions"],
             "bytes_freed": totals.freed,
@@ -218,9 +224,17 @@ FIELDS: Mapping[str, str] = {
         "since when the oldest orphan that is left has been due; null when none is, and in a dry "
         "run"
     ),
-    "deleted; marked; already_gone; versions_purged": (
-        "live: what became of them. *marked* is a delete marker in a versioned bucket, and frees "
-        "nothing"
+    "deleted; marked; quarantined; already_gone; versions_purged": (
+        "live: what became of them. *marked* is a delete marker in a versioned bucket, "
+        "*quarantined* one with a verified copy below `filejobs-quarantine/`; both free nothing"
+    ),
+    "quarantine; would_quarantine": (
+        "what keeping costs (objects, bytes, requests, days), and because of what they are kept; "
+        "`would_` in a dry run. Absent: they go at once"
+    ),
+    "in_quarantine": (
+        "live: what is kept (objects, bytes, since when the oldest), what was kept long enough and "
+        "is gone, and what a source names by now and was brought back"
     ),
     "bytes_freed": "live: bytes that are free now",
     "objects_left": "live: orphans that storage did not let go, or whose result is not written yet",
@@ -234,8 +248,8 @@ FIELDS: Mapping[str, str] = {
     ),
     "fates": (
         "live: all of it in words: also `changed meanwhile`, `undecided`, `cannot be looked at`, "
-        "`ghost`, `locked`, `failed`, `unanswered`, `asked for a moment ago`, `being "
-        "referenced`, `kept: …` (derived objects under one: `kept: its owner is referenced`)"
+        "`quarantined`, `ghost`, `locked`, `failed`, `unanswered`, `asked for a moment ago`, "
+        "`being referenced`, `kept: …` (derived objects under one: `kept: its owner is referenced`)"
     ),
     "recovered": (
         "what a run that ended early had left: gone, still there, `too_recent` to be sure that "

@@ -19,6 +19,7 @@ from filejobs_dagster.jobs.storage_orphans.detail import (
     UNSEEN,
     WON_BY_OTHERS,
 )
+from filejobs_dagster.jobs.storage_orphans.expiring import cost, in_short
 from filejobs_dagster.ledger.outcome import REFUSALS
 from filejobs_dagster.references.elsewhere.search import unsearched_in_words
 from filejobs_dagster.settings.durations import in_words
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.references.elsewhere.search import Elsewhere
+    from filejobs_dagster.settings.storage import QuarantineSettings
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class How:
         reviewed: True when only a reviewed list could go.
         supply: What could go.
         elsewhere: Says what could not be searched for names.
+        keeps: How long what goes is kept; None when it goes at once.
     """
 
     confirmed_before: datetime
@@ -54,6 +57,7 @@ class How:
     reviewed: bool
     supply: Supply
     elsewhere: Elsewhere
+    keeps: QuarantineSettings | None = None
 
 
 class Ending:
@@ -163,8 +167,12 @@ class Ending:
             }
         taken = min(count, self._request.limit)
         facts: dict[str, Any] = {"would_collect": taken, "would_defer": count - taken}
-        if taken == count and size >= 0:
-            facts["would_free_bytes"] = size
+        keeps = self._how.keeps
+        known = taken == count and size >= 0
+        if keeps is not None and taken:
+            facts["would_quarantine"] = cost(keeps, taken, size if known else None)
+        if known:
+            facts["would_free_bytes"] = size if keeps is None else 0
         return facts
 
     def _explained(
@@ -187,6 +195,12 @@ class Ending:
         else:
             did = self._would_do(would, due)
         parts = [did]
+        if (keeps := self._how.keeps) is not None and would and "would_quarantine" in would:
+            requests = would["would_quarantine"]["requests"]
+            parts.append(
+                f"they are kept {in_short(keeps)}, for which the bucket needs their bytes as long, "
+                f"and about {requests:,} requests; `delete: at_once` of the bucket keeps nothing"
+            )
         if waiting.count and waiting.since is not None:
             first_due = minute_in_words(waiting.since + self._request.confirm_after)
             parts.append(
@@ -216,7 +230,7 @@ class Ending:
         of_list = " of the reviewed list" if self._how.reviewed else ""
         said = f"A live run would remove {counted(taken)}{of_list}"
         if not left:
-            size = would.get("would_free_bytes")
+            size = due.bytes if "would_free_bytes" in would else None
             return f"{said}{'' if size is None else f' ({size:,} bytes)'} and leave 0"
         all_due = "" if self._how.reviewed else f" ({due.count:,} with {due.bytes:,} bytes are due)"
         return f"{said} and leave {left:,} because of the limit{all_due}"

@@ -386,6 +386,7 @@ def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:
     return {
         "deleted": len(outcomes.deleted),
         "marked": len(outcomes.marked),
+        **({"quarantined": len(outcomes.quarantined)} if outcomes.quarantined else {}),
         "purged": len(outcomes.purged),
         "versions_purged": sum(outcomes.purged.values()),
         "bytes_freed": str(outcomes.freed),

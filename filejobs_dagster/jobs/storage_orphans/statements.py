@@ -365,6 +365,20 @@ SELECT EXISTS (SELECT
                   AND run_id <> %(run_id)s)
 """
 
+# By the records of the job: those that know no quarantine have deleted at once.
+DELETED_AT_ONCE = """
+SELECT EXISTS (SELECT
+                 FROM (SELECT job, installation, mode, acted, detail FROM job_run
+                        UNION ALL
+                       SELECT job, installation, mode, acted, detail FROM job_progress) AS run
+                WHERE job = %(job)s
+                  AND installation = %(installation)s
+                  AND mode = 'live'
+                  AND acted > 0
+                  AND detail ->> 'bucket' = %(bucket)s
+                  AND NOT detail ? 'quarantine')
+"""
+
 FIRST_SEEN = """
 SELECT key, first_seen_at
   FROM orphan_candidate

@@ -15,6 +15,7 @@ from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
 from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
 from filejobs_dagster.jobs.storage_orphans.detail import detail_of
 from filejobs_dagster.jobs.storage_orphans.ending import Ending, How
+from filejobs_dagster.jobs.storage_orphans.expiring import Expiring, cost, in_force, in_short
 from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
 from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
 from filejobs_dagster.jobs.storage_orphans.listed_csv import Heading
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans import Request, Storage
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.objects.manner import Manner
     from filejobs_dagster.references.elsewhere.search import Found
     from filejobs_dagster.references.reference_set import ReferenceSet
+    from filejobs_dagster.settings.storage import QuarantineSettings
 
 
 SEARCHING = "searching bytes"
@@ -131,9 +134,13 @@ class Sweep:
         if reviewed is not None:
             supply = ReviewedOnly(self._marks, confirmed_before, reviewed)
         supply = NotNamedElsewhere(supply, elsewhere, live=self._context.live)
+        keeps = in_force(self._context, self._storage)
         if self._context.live and not first:
-            self._drain(supply, confirmed_before, now)
-        how = How(confirmed_before, first, reviewed is not None, supply, elsewhere)
+            self._drain(supply, confirmed_before, now, keeps)
+            if reviewed is None:
+                self._expire(keeps, now)
+        kept = None if keeps is None else keeps[0]
+        how = How(confirmed_before, first, reviewed is not None, supply, elsewhere, kept)
         return Ending(self._context, self._request, self._books, self._marks, how).outcome(
             marked=marked
         )
@@ -305,7 +312,13 @@ class Sweep:
 
     # Deleting -------------------------------------------------------------------------------------
 
-    def _drain(self, supply: Supply, confirmed_before: datetime, now: datetime) -> None:
+    def _drain(
+        self,
+        supply: Supply,
+        confirmed_before: datetime,
+        now: datetime,
+        keeps: tuple[QuarantineSettings, str] | None,
+    ) -> None:
         """Delete what is confirmed."""
         due, _ = self._marks.tally(confirmed_before)
         if not due.count:
@@ -316,12 +329,15 @@ class Sweep:
             f"enough ago. Removing up to {self._request.limit:,}, the oldest first.",
         )
         bucket = self._storage.bucket
-        try:
-            manner = manner_of(
-                self._storage.client, bucket.bucket, purge_versions=bucket.purge_versions
-            )
-        except (VersioningUnknown, BucketUnavailable) as error:
-            raise JobFailed(f"{error} Nothing was deleted.") from error
+        manner = self._manner(quarantine=keeps is not None)
+        if keeps is not None:
+            settings, why = keeps
+            taken = min(due.count, self._request.limit)
+            self._books.facts["quarantine"] = {
+                "because": why,
+                **cost(settings, taken, due.bytes if taken == due.count else None),
+            }
+            self._context.log.info("What goes is kept %s (%s).", in_short(settings, manner), why)
         self._books.facts["versioning"] = manner.versioning
         self._books.facts["conditional_delete"] = manner.conditional or "not known"
         means = Means(
@@ -334,6 +350,30 @@ class Sweep:
         Drain(self._context, self._request, self._storage, self._books, self._marks, means).run(
             supply
         )
+
+    def _manner(self, *, quarantine: bool) -> Manner:
+        bucket = self._storage.bucket
+        try:
+            return manner_of(
+                self._storage.client,
+                bucket.bucket,
+                purge_versions=bucket.purge_versions,
+                quarantine=quarantine,
+            )
+        except (VersioningUnknown, BucketUnavailable) as error:
+            raise JobFailed(f"{error} Nothing was deleted.") from error
+
+    def _expire(self, keeps: tuple[QuarantineSettings, str] | None, now: datetime) -> None:
+        """End what earlier sweeps, and other jobs, have kept long enough."""
+        Expiring(
+            self._context,
+            self._request,
+            self._storage,
+            self._books,
+            manner=self._manner(quarantine=True),
+            rewrites=Rewrites(self._storage.bucket.rewrites),
+            ends_at=self._ends_at,
+        ).run(None if keeps is None else keeps[0], now)
 
     def _note_reviewed(self, reviewed: ReviewedList) -> None:
         self._books.facts["reviewed"] = {

@@ -80,7 +80,12 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
         opened_sources(request, run_context.database, lambda: run_context.connection) as sources,
     ):
         storage = Storage(
-            at.bucket.bucket, at.client, at.gate, at.references, at.bucket.purge_versions
+            at.bucket.bucket,
+            at.client,
+            at.gate,
+            at.references,
+            at.bucket.purge_versions,
+            request.quarantine,
         )
         return run(run_context, request, storage, sources)
 

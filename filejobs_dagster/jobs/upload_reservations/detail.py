@@ -66,6 +66,9 @@ CLASSES: Mapping[str, str] = {
         "Row gone, bytes kept as an old version. Counts in `acted`. The bucket keeps versions: "
         "nothing was freed"
     ),
+    "quarantined": (
+        "Row gone, bytes kept below `filejobs-quarantine/`. Counts in `acted`. `quarantine` is true"
+    ),
     "already gone": (
         "Row gone, bytes none. Counts in `acted`. Storage said that there was no such object"
     ),
@@ -108,6 +111,7 @@ CLASSES: Mapping[str, str] = {
         "proxy or a server that keeps files may resolve it, and would delete another object"
     ),
     "kept: directory marker": "Row stays, bytes stay. The key ends in a slash",
+    "kept: too long for quarantine": "Row gone, bytes stay. The prefix leaves no room for the key",
     "kept: not UTF-8": "Row stays, bytes stay. The key cannot be a key of S3",
 }
 """What can become of an item, in words."""

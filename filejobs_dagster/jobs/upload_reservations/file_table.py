@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.jobs.collecting.detail import kept_row
 from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
 from filejobs_dagster.jobs.upload_reservations.statements import (
     CANDIDATES,
@@ -13,6 +14,7 @@ from filejobs_dagster.jobs.upload_reservations.statements import (
     IN_INDEX_ORDER,
     LAST_ID,
     STILL_DUE,
+    WITH_ROW,
     count_due,
     count_without_expiry,
     oldest_left,
@@ -46,11 +48,13 @@ class FileTable:
         *,
         candidates: str = CANDIDATES,
         claim: str = CLAIM,
+        leave_out: Sequence[str] | None = None,
     ) -> None:
         self._database = database
         self._reachable = connection
         self._candidates = candidates
-        self._claim = claim
+        self._claim = claim if leave_out is None else WITH_ROW
+        self._leave_out = leave_out
 
     @property
     def _connection(self) -> Connection:
@@ -92,7 +96,13 @@ class FileTable:
     ) -> Iterator[tuple[list[Reservation], psycopg.Cursor[TupleRow]]]:
         """Delete the rows that are still reservations, in one transaction with the records."""
         del run_id
-        values = {"ids": [row.id for row in wanted], "from": begins, "before": before}
+        values: dict[str, Any] = {
+            "ids": [row.id for row in wanted],
+            "from": begins,
+            "before": before,
+        }
+        if self._leave_out is not None:
+            values["leave_out"] = list(self._leave_out)
         with self._database.transaction(self._connection) as cursor:
             cursor.execute(self._claim, values)
             yield [Reservation(*row) for row in cursor.fetchall()], cursor
@@ -106,9 +116,10 @@ class FileTable:
             cursor.execute(STILL_DUE, values)
             return {row[0] for row in cursor.fetchall()}
 
-    def facts(self, reservation: Reservation) -> dict[str, str]:
-        """The row's id."""
-        return {"file_id": str(reservation.id)}
+    def facts(self, reservation: Reservation) -> dict[str, Any]:
+        """The row's id, and the row where it is kept."""
+        kept = kept_row(reservation.row, self.table, self._leave_out)
+        return {"file_id": str(reservation.id), **kept}
 
     def also_deleted(self) -> dict[str, int]:
         """None: foreign keys do what is to be done."""

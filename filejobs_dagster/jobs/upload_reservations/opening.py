@@ -11,7 +11,7 @@ from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from filejobs_dagster.jobs.upload_reservations.settings import (
         ReservationSourceSettings,
@@ -42,9 +42,9 @@ def opened_sources(
     if settings.source is not None:
         wanted.append((settings.source, timedelta(0)))
     if not wanted:
-        yield [FileTable(database, connection)]
+        yield [FileTable(database, connection, leave_out=settings.rows_left_out)]
         return
-    with opened_tables(wanted, database, connection) as tables:
+    with opened_tables(wanted, database, connection, leave_out=settings.rows_left_out) as tables:
         yield [*tables]
 
 
@@ -53,8 +53,16 @@ def opened_tables(
     wanted: Iterable[tuple[TableSettings | ReservationSourceSettings, timedelta]],
     database: Database,
     connection: Reachable,
+    *,
+    leave_out: Sequence[str] | None = None,
 ) -> Iterator[list[OperatorTable]]:
     """Tables of the operator's, each with how long after its time a row is due.
+
+    Args:
+        wanted: The tables.
+        database: The project's own.
+        connection: An open connection to it, or what gives the one that is open by now.
+        leave_out: Columns that the event of a row leaves out; None where it holds no row.
 
     Raises:
         DatabaseUnavailable: A database of theirs cannot be reached.
@@ -63,12 +71,18 @@ def opened_tables(
         tables: list[OperatorTable] = []
         for settings, after in wanted:
             if settings.database is None:
-                tables.append(OperatorTable(settings, database, connection, after=after))
+                tables.append(
+                    OperatorTable(settings, database, connection, after=after, leave_out=leave_out)
+                )
                 continue
             other = database.elsewhere(settings.database.url.reveal())
             there = open_until_the_end.enter_context(
                 closing_for_sure(other.connect(f"reservations {settings.name}"))
             )
             records = (database, connection)
-            tables.append(OperatorTable(settings, other, there, after=after, records=records))
+            tables.append(
+                OperatorTable(
+                    settings, other, there, after=after, records=records, leave_out=leave_out
+                )
+            )
         yield tables

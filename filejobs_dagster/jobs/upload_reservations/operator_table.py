@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from filejobs_dagster.jobs.collecting.declared import Statements, statements_of
-from filejobs_dagster.jobs.collecting.detail import NO_KEY, NO_USABLE_TIME
+from filejobs_dagster.jobs.collecting.detail import NO_KEY, NO_USABLE_TIME, kept_row
 from filejobs_dagster.jobs.collecting.refused import (
     NONE_FURTHER,
     NOTHING_CLAIMED,
@@ -79,6 +79,7 @@ class OperatorTable:
         *,
         after: timedelta = timedelta(0),
         records: tuple[Database, Reachable] | None = None,
+        leave_out: Sequence[str] | None = None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -88,7 +89,10 @@ class OperatorTable:
             connection: An open connection to it, outside a transaction at each call.
             after: How long after the time that a row has it is due.
             records: Where progress and audit are, when that is another database.
+            leave_out: Columns that the event of a row leaves out; None where it holds no row.
         """
+        self._leave_out = leave_out
+        self._rows: dict[str, str] = {}
         self._settings = settings
         self._database = database
         self._reachable = connection
@@ -125,9 +129,13 @@ class OperatorTable:
         """True when the rows are in another database than the audit log."""
         return self._records is not None
 
-    def facts(self, reservation: Reservation) -> dict[str, str]:
-        """The source and the row's id."""
-        return {"source": self._settings.name, "row_id": str(reservation.id)}
+    def facts(self, reservation: Reservation) -> dict[str, Any]:
+        """The source and the row's id, and the row where it is kept."""
+        known = {"source": self._settings.name, "row_id": str(reservation.id)}
+        if not isinstance(self._settings, TableSettings):
+            return known
+        row = self._rows.get(str(reservation.id))
+        return {**known, **kept_row(row, self._settings.table, self._leave_out)}
 
     def also_deleted(self) -> dict[str, int]:
         """Rows of other tables that the newest claim has deleted, by table."""
@@ -328,6 +336,7 @@ class OperatorTable:
                 # A migration since the last look may have left a view, or taken a foreign key.
                 self._known_statements = statements_of(cursor, self._settings, ROLLED_BACK)
             self._also_deleted.clear()
+            self._rows.clear()
             for distinct in rounds(wanted):
                 try:
                     with self._refusing("claim", ROLLED_BACK, rows_alone=True):
@@ -350,6 +359,9 @@ class OperatorTable:
         statements, chosen = self._statements(cursor), ids(row.id for row in wanted)
         if statements.lock is not None:
             chosen = self._with_what_belongs_to_them(cursor, statements, chosen, before)
+        if self._leave_out is not None and statements.rows is not None:
+            cursor.execute(statements.rows, (chosen, before, list(self._leave_out)))
+            self._rows.update((str(identity), row) for identity, row in cursor.fetchall())
         cursor.execute(self._claim_sql(cursor), (chosen, before))
         returned = [None if row[0] is None else self._key(row[0]) for row in cursor.fetchall()]
         if statements.lock is not None and len(returned) != len(chosen.texts):

@@ -20,6 +20,7 @@ class Reservation:
         due: When it expired.
         declared_size: Its size in bytes as the row has it, or None.
         created_at: When the row was made, as far as its claim said so.
+        row: The whole row as JSON text, where its claim keeps it.
     """
 
     id: UUID | str
@@ -27,6 +28,7 @@ class Reservation:
     due: datetime
     declared_size: int | None
     created_at: datetime | None = None
+    row: str | None = None
 
     @property
     def known_since(self) -> datetime:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
+from filejobs_dagster.settings.conditions import ColumnName
 from filejobs_dagster.settings.durations import Duration
 from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
 from filejobs_dagster.settings.other_database import OtherDatabase
@@ -123,6 +124,18 @@ class UploadReservationsSettings(JobSettings):
         description="How long a reservation is still left alone after it expired.",
         examples=["10m"],
     )
+    quarantine: StrictBool = Field(
+        default=False,
+        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
+        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
+        examples=[True],
+    )
+    leave_out: list[ColumnName] = Field(
+        default_factory=list,
+        description="Columns whose values do not enter the audit log. Where quarantine is true, a "
+        "row's event holds the whole row, for as long as the log is kept: name what is personal.",
+        examples=[["original_name"]],
+    )
     bucket: Text | None = Field(
         default=None,
         description="The entry of buckets that holds the bytes. May be left out when there is "
@@ -204,6 +217,11 @@ class UploadReservationsSettings(JobSettings):
         yield from super().addresses()
         if self.source is not None and self.source.database is not None:
             yield self.source.database.url
+
+    @property
+    def rows_left_out(self) -> tuple[str, ...] | None:
+        """Columns that a row's event leaves out; None where it does not hold the row."""
+        return tuple(self.leave_out) if self.quarantine else None
 
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables of reservations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from filejobs_dagster.jobs.context import JobFailed
 
@@ -110,7 +110,7 @@ class ReservationSource(Protocol):
         """The ids of those of the rows that are reservations as due as before."""
         ...
 
-    def facts(self, reservation: Reservation) -> dict[str, str]:
+    def facts(self, reservation: Reservation) -> dict[str, Any]:
         """What an audit event says of a row beside its key and its due time."""
         ...
 

@@ -49,6 +49,9 @@ DELETE FROM file
 RETURNING id, storage_key, upload_expires_at, size_bytes, created_at
 """
 
+WITH_ROW = f"{CLAIM.rstrip()}, (to_jsonb(file) - %(leave_out)s::text[])::text\n"
+"""The same claim, which also returns the row as JSON text: as it was, without some columns."""
+
 # What a claim has passed by, and nobody has taken: its lock is another session's.
 STILL_DUE = """
 SELECT id

@@ -49,7 +49,7 @@ def with_audit(installation: Installation, pins_bucket: str) -> None:
         # Copied: YAML would write one mapping that stands twice as an alias.
         key: dict(value) if isinstance(value, dict) else value
         for key, value in uploads.items()
-        if key not in ("bucket", "owns", "protect", "min_age")
+        if key not in ("bucket", "owns", "protect", "min_age", "delete")
     }
     installation.document["buckets"]["pins"] = {
         "bucket": pins_bucket,

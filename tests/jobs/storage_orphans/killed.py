@@ -31,13 +31,21 @@ SITES = {
     "before the final word": "filejobs_dagster.jobs.lifecycle:_finish_once",
 }
 
+SITES_OF_QUARANTINE = {
+    "before the copy": "filejobs_dagster.objects.quarantine:Copying._copy_all",
+    "between copy and verification": "filejobs_dagster.objects.quarantine:Copying._differing",
+    "between verification and deletion": "filejobs_dagster.objects.removing:Removing._delete",
+    "between deletion and record": "filejobs_dagster.jobs.storage_orphans.removal:Drain._settle",
+    "before copies expire": "filejobs_dagster.jobs.storage_orphans.expiring:Expiring._take",
+}
+
 
 def die(*_: Any, **__: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def run(order: dict[str, str]) -> None:
-    module_name, _, path = SITES[order["site"]].partition(":")
+    module_name, _, path = (SITES | SITES_OF_QUARANTINE)[order["site"]].partition(":")
     place: Any = import_module(module_name)
     *outer, name = path.split(".")
     for part in outer:
@@ -46,6 +54,8 @@ def run(order: dict[str, str]) -> None:
     installation = Installation(
         Path(order["folder"]), order["database_url"], order["bucket"], None, order["endpoint_url"]  # type: ignore[arg-type]
     )  # fmt: skip
+    if order["keep"]:
+        installation.keeps(order["keep"])
     os.environ.update(installation.environment)
     installation.client = make_client(installation.settings().buckets["uploads"])
     Sweeper(installation, installation.client, adopted=False)(batch_size=2)

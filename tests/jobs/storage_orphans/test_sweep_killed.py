@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.jobs.storage_orphans.killed import SITES
+from filejobs_dagster.objects.quarantine import copies_below
+from tests.jobs.storage_orphans.killed import SITES, SITES_OF_QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ def kill() -> Iterator[Callable[[Sweeper, str], None]]:
                 "database_url": sweep.installation.database_url,
                 "bucket": sweep.installation.bucket,
                 "endpoint_url": sweep.installation.endpoint_url,
+                "keep": (sweep.bucket.quarantine and "30d") or "",
             }
             process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
@@ -89,3 +91,30 @@ def test_until_the_next_run_has_looked_nobody_may_refer_to_what_was_intended(
     assert "deleting" in sweep.candidates().values(), "a dry run leaves that to a live one"
     sweep.deletions_have_arrived()
     assert sweep().acted == len(ORPHANS)
+
+
+@pytest.mark.parametrize("site", [it for it in SITES_OF_QUARANTINE if it != "before copies expire"])
+def test_killed_anywhere_the_original_or_a_verified_copy_is_there(
+    sweep: Sweeper, kill: Callable[[Sweeper, str], None], site: str
+) -> None:
+    sweep.installation.keeps()
+    sweep.seen_before(*ORPHANS)
+    kill(sweep, site)
+
+    def in_quarantine() -> list[str]:
+        return sorted(
+            it.original
+            for page in copies_below(sweep.client, sweep.bucket.bucket, "")
+            for it in page
+        )
+
+    keys = sweep.installation.keys()
+    assert {key for key in ORPHANS if key not in keys} <= set(in_quarantine())
+
+    sweep.deletions_have_arrived()
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    keys = sweep.installation.keys()
+    assert {key for key in keys if key.startswith("files/")} == {"files/used"}
+    assert in_quarantine() == sorted(ORPHANS), "each once"
+    assert sweep.candidates() == {}

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from filejobs_dagster.objects.prefixes import MARKERS
+from filejobs_dagster.objects.prefixes import OF_THE_HOUSE
 from filejobs_dagster.references.rewrites import RewriteOptions, Rewrites
 from filejobs_dagster.references.shape import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MARKERS = MARKERS.encode()
+_OF_THE_HOUSE = tuple(prefix.encode() for prefix in OF_THE_HOUSE)
 _RESOLVABLE = re.compile(rb"(?:\A|/)\.\.?(?:/|\Z)")
 
 MOST_KEY_BYTES = 1024
@@ -108,8 +108,9 @@ class Rules:
                 entry.endswith(b"/") or key == entry or key[len(entry) :].startswith(b"/")
             ):
                 return entry
-        if key.startswith(_MARKERS):
-            return _MARKERS
+        for prefix in _OF_THE_HOUSE:
+            if key.startswith(prefix):
+                return prefix
         return self.marker if self.marker and key == self.marker else None
 
     def unknown(self, key: bytes) -> bytes | None:

@@ -1,0 +1,184 @@
+"""A sweep keeps what it takes, says before what that costs, and ends it only while nobody asks."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from filejobs_dagster.jobs.storage_orphans import expiring
+from filejobs_dagster.objects.gate import Gate
+from filejobs_dagster.objects.prefixes import QUARANTINE
+from filejobs_dagster.objects.quarantine import Copy, copies_below
+from filejobs_dagster.settings.storage import QuarantineSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from filejobs_dagster.ledger.outcome import Outcome
+    from tests.jobs.storage_orphans.conftest import Sweeper
+
+ORPHANS = ("files/a", "files/b")
+
+
+def kept(sweep: Sweeper) -> list[str]:
+    pages = copies_below(sweep.client, sweep.bucket.bucket, "")
+    return sorted(it.original for page in pages for it in page)
+
+
+def live(sweep: Sweeper) -> set[str]:
+    keys = sweep.installation.keys()
+    return {key for key in keys if not key.startswith(QUARANTINE)}
+
+
+@pytest.fixture
+def much_later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let all copies have been made forty days ago."""
+
+    def pass_by() -> None:
+        def older(*arguments: Any) -> Iterator[list[Copy]]:
+            for page in copies_below(*arguments):
+                yield [
+                    Copy(it.key, it.original, it.etag, it.size, it.since - timedelta(days=40))
+                    for it in page
+                ]
+
+        monkeypatch.setattr(expiring, "copies_below", older)
+
+    return pass_by
+
+
+def went(sweep: Sweeper, *orphans: str) -> Outcome:
+    sweep.seen_before(*orphans)
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    return outcome
+
+
+def test_a_file_that_says_nothing_keeps_what_its_first_sweeps_take(sweep: Sweeper) -> None:
+    sweep.installation.keeps(None)
+    sweep.seen_before(*ORPHANS)
+    dry = sweep("dry")
+    assert dry.detail["would_quarantine"] == {
+        "objects": 2,
+        "bytes": 2 * len(b"bytes"),
+        "requests": 8,
+        "days": 30,
+    }
+    assert dry.detail["would_free_bytes"] == 0
+    assert "kept in quarantine for" in dry.detail["explained"]
+    assert kept(sweep) == []
+
+    outcome = sweep()
+    assert outcome.acted == 2
+    assert outcome.detail["quarantined"] == 2
+    assert outcome.detail["bytes_freed"] == 0
+    assert outcome.detail["quarantine"]["because"] == expiring.BY_DEFAULT
+    assert outcome.detail["in_quarantine"]["objects"] == 2
+    assert outcome.detail["in_quarantine"]["bytes"] == 2 * len(b"bytes")
+    assert "2 quarantined (nothing freed)" in outcome.detail["explained"]
+    assert live(sweep) == {"files/used"}
+    assert kept(sweep) == list(ORPHANS)
+    (result,) = [it for it in sweep.events("objects.delete.result") if "quarantined" in it]
+    assert result["quarantined"] == 2
+
+    sweep.put("files/c")
+    sweep()
+    assert sweep().detail["quarantined"] == 1, "it goes on while the file says nothing"
+
+
+def test_where_a_sweep_has_deleted_at_once_before_that_goes_on(sweep: Sweeper) -> None:
+    went(sweep, *ORPHANS)
+    sweep.installation.keeps(None)
+    sweep.put("files/c")
+    sweep()
+    outcome = sweep()
+    assert (outcome.acted, outcome.detail["deleted"]) == (1, 1)
+    assert kept(sweep) == []
+    assert "quarantine" not in outcome.detail
+
+
+def test_what_was_kept_long_enough_goes_and_frees_its_place(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    assert sweep().detail["in_quarantine"]["expired"] == 0, "its time is not over"
+    much_later()
+    assert sweep("dry").ok
+    assert kept(sweep) == list(ORPHANS), "a dry run takes nothing"
+    detail = sweep().detail
+    assert detail["in_quarantine"]["expired"] == 2
+    assert detail["in_quarantine"]["objects"] == 0
+    assert kept(sweep) == []
+    intents = [it for it in sweep.events("objects.delete.intent") if it.get("quarantine")]
+    assert len(intents[0]["keys"]) == 2
+
+
+def test_what_a_source_names_by_now_comes_back_and_is_not_lost(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.refer("files/a")
+    much_later()
+    outcome = sweep()
+    assert outcome.detail["in_quarantine"]["brought_back"] == 1
+    assert live(sweep) == {"files/used", "files/a"}
+    assert sweep.events("objects.restore.intent")[0]["keys"] == ["files/a"]
+    assert sweep.events("objects.restore.result")[0]["restored"] == ["files/a"]
+
+
+def test_control_without_the_question_what_is_named_by_now_is_lost(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    class Careless(Gate):
+        def _still_named(self, *_: object) -> dict[str, str]:
+            return {}
+
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.refer("files/a")
+    much_later()
+    sweep.gate = Careless
+    sweep()
+    assert kept(sweep) == []
+    assert live(sweep) == {"files/used"}, "a row names files/a, and its bytes are nowhere"
+
+
+def test_a_listing_of_quarantine_needs_no_more_memory_for_more_copies(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.keeps()
+    sweep.seen_before("files/a")
+    since = datetime.now(timezone.utc)
+
+    def peak(copies: int) -> int:
+        def many(*_: object) -> Iterator[list[Copy]]:
+            for start in range(0, copies, 1000):
+                yield [
+                    Copy(f"{QUARANTINE}files/{n}~{n:016x}", f"files/{n}", "e" * 32, 1, since)
+                    for n in range(start, start + 1000)
+                ]
+
+        monkeypatch.setattr(expiring, "copies_below", many)
+        one: Any = sweep
+        context = expiring.Expiring.__new__(expiring.Expiring)
+        vars(context).update(
+            _storage=type("S", (), {"bucket": one.bucket, "client": None})(),
+            _books=type("B", (), {"facts": {}})(),
+            _request=type("R", (), {"batch_size": 1000, "limit": 1})(),
+            _kept=0, _bytes=0, _oldest=None, _expired=0, _brought_back=0, _failed=0,
+        )  # fmt: skip
+        monkeypatch.setattr(expiring.Expiring, "_drop_left_over", lambda *_: None)
+        tracemalloc.start()
+        context.run(QuarantineSettings(), since)
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert context._books.facts["in_quarantine"]["objects"] == copies
+        return highest
+
+    few, many = peak(5_000), peak(50_000)
+    assert many < few * 1.5
