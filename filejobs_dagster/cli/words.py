@@ -67,7 +67,7 @@ def job_named(name: str, option: str) -> str:
     Raises:
         typer.BadParameter: No job has it; the message names the nearest.
     """
-    if name not in BY_NAME:
+    if not BY_NAME.may_name(name):
         raise typer.BadParameter(
             f"no job is called {name!r}; {nearest(name, BY_NAME)}", param_hint=option
         )

@@ -38,7 +38,7 @@ _STOPPED = (BulkActionStatus.CANCELING, BulkActionStatus.CANCELED)
 
 def is_ours(run: dg.DagsterRun, installation: str) -> bool:
     """Tell whether a run belongs to this installation and is one of the registry's jobs."""
-    return run.job_name in BY_NAME and run.tags.get(tags.INSTALLATION) == installation
+    return BY_NAME.may_name(run.job_name) and run.tags.get(tags.INSTALLATION) == installation
 
 
 def finished_run(

@@ -73,6 +73,8 @@ class Starter:
         settings = self._settings()
         if job not in settings.jobs:
             return Answer("unknown job")
+        if BY_NAME[job].watched:
+            return Answer("not allowed")
         if holder.jobs is not None and job not in holder.jobs:
             return Answer("not allowed")
         beyond = asked == "live" and settings.jobs[job].mode != "live"
