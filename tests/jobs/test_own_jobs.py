@@ -464,7 +464,9 @@ def test_a_hold_stops_a_command_at_work(world: World, monkeypatch: pytest.Monkey
 
 
 def hold_once_at_work(world: World) -> None:
-    while not world.installation.execute("SELECT FROM job_progress WHERE closed_at IS NULL"):
+    for _ in range(600):
+        if world.installation.execute("SELECT FROM job_progress WHERE closed_at IS NULL"):
+            break
         time.sleep(0.05)
     world.installation.execute(
         "INSERT INTO hold (installation, job, held_by, why)"
