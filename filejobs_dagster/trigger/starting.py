@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from filejobs_dagster.settings import Settings
     from filejobs_dagster.trigger.tokens import TokenHolder
 
-Status = Literal["queued", "at work", "too often", "unknown job", "not allowed"]
+Status = Literal[
+    "queued",
+    "at work",
+    "too often",
+    "unknown job",
+    "not allowed",
+    "recorded",
+    "recorded before",
+]
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,8 @@ def test_a_day_of_a_backfill_takes_that_day_only(drafts: World) -> None:
 
 def test_a_rule_over_the_projects_own_tables_is_refused(drafts: World) -> None:
     drafts.declare(
-        "own_files", rule={"table": "file", "due": "upload_expires_at", "where": "state = 'pending'"}
+        "own_files",
+        rule={"table": "file", "due": "upload_expires_at", "where": "state = 'pending'"},
     )
     drafts.installation.reserve("files/a")
 
@@ -413,9 +414,7 @@ def test_a_command_is_given_what_it_is_told_and_none_of_our_secrets(
         environment={"TOKEN": {"env": "ACME_TOKEN"}, "PLAIN": "said"},
     )  # fmt: skip
     environment = world.installation.environment | {"ACME_TOKEN": os.environ["ACME_TOKEN"]}
-    monkeypatch.setattr(
-        type(world.installation), "environment", property(lambda _: environment)
-    )
+    monkeypatch.setattr(type(world.installation), "environment", property(lambda _: environment))
 
     result = world.run("own_look")
 
