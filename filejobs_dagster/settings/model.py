@@ -395,6 +395,8 @@ def _unknown_bucket(
         if name not in BY_NAME or "bucket" not in BY_NAME[name].settings.model_fields:
             continue
         named = job.get("bucket")
+        if named is None and name in BY_NAME.own and not BY_NAME[name].deletes_bytes:
+            continue
         if named is None and len(buckets) > 1:
             yield (
                 ("jobs", name, "bucket"),

@@ -86,10 +86,10 @@ class Reporter:
                 error = said.error or "It reported a failure, and no reason."
             outcome = Outcome(said.scanned, said.acted, {"swept": error is None}, error)
             try:
-                end(database, connection, identity, outcome, known_secrets(settings))
+                first = end(database, connection, identity, outcome, known_secrets(settings))
             except GivenUp:
-                return Answer("recorded before", run_id=identity.run_id)
-        return Answer("recorded", run_id=identity.run_id)
+                first = False
+        return Answer("recorded" if first else "recorded before", run_id=identity.run_id)
 
 
 def _identity(installation: str, job: str, token: str, run: str | None) -> RunIdentity:

@@ -14,15 +14,20 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import psycopg
 import pytest
 
-from filejobs_dagster.alerts.conditions import look
 from filejobs_dagster.expectations import expectations
+from filejobs_dagster.jobs.own import foreign
+from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.orchestration.reconcile import reconcile
+from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.trigger.reporting import Report, Reporter
+from filejobs_dagster.trigger.tokens import TokenHolder
 from tests.orchestration.conftest import Code, code, failure_of, installation  # noqa: F401
 
 if TYPE_CHECKING:
@@ -191,8 +196,6 @@ def revived(world: World, claim: str) -> tuple[int, int]:
 def test_a_draft_that_comes_into_use_between_look_and_claim_stays(
     drafts: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
-
     drafts.declare("own_drafts", rule=RULE)
     drafts.drafts("2h", "1h")
     read = OperatorTable.read
@@ -447,11 +450,8 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
 
 
 def test_a_hold_stops_a_command_at_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from filejobs_dagster.jobs.own import foreign
-
     monkeypatch.setattr(foreign, "PROVE_EVERY", 0.0)
     world.declare("own_slow", command=["/bin/sleep", "600"], touches=["elsewhere"])
-    world.code.definitions
     holding = threading.Thread(target=hold_once_at_work, args=(world,))
     holding.start()
 
@@ -479,3 +479,321 @@ def is_alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+# Watched --------------------------------------------------------------------------------------
+
+
+def filejobs(world: World, *arguments: str) -> subprocess.Popen[bytes]:
+    world.installation.write()
+    return subprocess.Popen(
+        [sys.executable, "-m", "filejobs_dagster.cli", *arguments],
+        env={**os.environ, **world.installation.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def backup(world: World) -> World:
+    world.declare("own_backup", reports=True, by_hand=None, schedule="@daily", stale_after="25h",
+                  mode=None)  # fmt: skip
+    return world
+
+
+def test_a_command_of_a_cron_is_recorded_with_its_exit_code(backup: World) -> None:
+    said = backup.standing("own_backup")
+    assert said.word == "never run"
+    well = filejobs(backup, "record", "own_backup", "--", "/bin/echo", "saved")
+    output, _ = well.communicate(timeout=120)
+    assert (well.returncode, output) == (0, b"saved\n")
+    record = backup.record()
+    assert (record["job"], record["mode"], record["outcome"]) == ("own_backup", "live", "ok")
+    assert backup.standing("own_backup").word == "ok"
+
+    failed = filejobs(backup, "record", "own_backup", "--", "/bin/sh", "-c", "exit 7")
+    assert failed.wait(timeout=120) == 7
+    assert "exit code 7" in backup.record()["error"]
+    assert backup.standing("own_backup").word == "failed"
+
+
+def test_a_command_whose_record_keeper_is_killed_ends_and_is_recorded_as_lost(
+    backup: World, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    keeper = filejobs(
+        backup, "record", "own_backup", "--", "/bin/sh", "-c", f"echo $$ > {pid}; exec sleep 600"
+    )
+    until(lambda: pid.exists() and pid.read_text().strip())
+    keeper.kill()
+    keeper.communicate(timeout=60)
+
+    until(lambda: not is_alive(int(pid.read_text())))
+    until(lambda: lost(backup))
+    assert backup.record()["error"].startswith("Lost")
+    assert backup.standing("own_backup").word == "failed"
+
+
+def test_control_without_its_guard_a_command_outlives_whoever_recorded_it(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    keeper = subprocess.Popen(["/bin/sh", "-c", f"setsid sleep 600 & echo $! > {pid}; wait"])
+    until(lambda: pid.exists() and pid.read_text().strip())
+    keeper.kill()
+    keeper.wait()
+    try:
+        assert is_alive(int(pid.read_text()))
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def test_a_command_runs_although_nothing_can_be_recorded(
+    backup: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched = tmp_path / "touched"
+    environment = backup.installation.environment | {
+        "FILEJOBS_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nowhere"
+    }
+    monkeypatch.setattr(type(backup.installation), "environment", property(lambda _: environment))
+
+    keeper = filejobs(backup, "record", "own_backup", "--", "/usr/bin/touch", str(touched))
+    _, said = keeper.communicate(timeout=120)
+
+    assert (keeper.returncode, touched.exists()) == (0, True)
+    assert b"not recorded" in said
+
+
+def until(true: Any) -> None:
+    for _ in range(600):
+        if true():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came true")
+
+
+def lost(world: World) -> bool:
+    world.mirror(silence=timedelta(0))
+    return bool(world.installation.records())
+
+
+@pytest.fixture
+def reporter(backup: World) -> Any:
+    return Reporter(backup.installation.settings)
+
+
+CRON = TokenHolder("cron", None, may_go_live=False)
+OTHER = TokenHolder("other", frozenset({"own_thumbs"}), may_go_live=True)
+
+
+def test_what_a_cron_reports_over_http_stands_in_the_record(backup: World, reporter: Any) -> None:
+    start = reporter.report(CRON, "own_backup", Report("start"))
+    assert (start.status, backup.installation.records()) == ("recorded", [])
+    assert backup.standing("own_backup").running is not None
+
+    end = reporter.report(CRON, "own_backup", Report("success", scanned=7, acted=5))
+
+    assert end.run_id == start.run_id
+    record = backup.record()
+    assert (record["outcome"], record["scanned"], record["acted"]) == ("ok", 7, 5)
+    assert record["detail"]["trigger"] == {"kind": "http", "name": "cron"}
+    assert backup.standing("own_backup").word == "ok"
+    # Once more: the run has its record, and no second one.
+    name = end.run_id.rpartition("/")[2]
+    again = reporter.report(CRON, "own_backup", Report("success", run=name))
+    assert (again.status, len(backup.installation.records())) == ("recorded before", 1)
+
+    reporter.report(CRON, "own_backup", Report("failure", error="the disk is full"))
+    assert backup.record()["error"] == "the disk is full"
+    assert backup.standing("own_backup").word == "failed"
+
+
+def test_a_start_without_an_end_is_stuck_and_not_before_its_time(
+    backup: World, reporter: Any
+) -> None:
+    reporter.report(CRON, "own_backup", Report("start", run="monday"))
+    backup.mirror(silence=timedelta(0))
+    backup.mirror(silence=timedelta(0))
+    assert backup.installation.records() == []
+
+    backup.installation.execute(
+        "UPDATE job_progress SET detail = detail || jsonb_build_object('ends_by', now())"
+    )
+    until(lambda: lost(backup))
+
+    assert backup.record()["error"].startswith("Stuck")
+    assert backup.standing("own_backup").word == "failed"
+    late = reporter.report(CRON, "own_backup", Report("success", run="monday"))
+    assert late.status == "recorded before"
+
+
+@pytest.mark.parametrize(
+    ("holder", "job", "status"),
+    [
+        (CRON, "own_unknown", "unknown job"),
+        (CRON, "own_thumbs", "not allowed"),
+        (OTHER, "own_backup", "not allowed"),
+    ],
+)
+def test_nobody_reports_what_is_not_theirs(
+    backup: World, reporter: Any, holder: TokenHolder, job: str, status: str
+) -> None:
+    backup.declare("own_thumbs", command=["/bin/true"], touches=["elsewhere"])
+
+    assert reporter.report(holder, job, Report("success")).status == status
+    assert backup.installation.records() == []
+
+
+def test_a_watched_job_is_not_started_here(backup: World) -> None:
+    assert "own_backup" not in {job.name for job in backup.code.definitions.jobs or ()}
+    assert backup.code.definitions.schedules == []
+
+
+@dg.op
+def bill() -> None:
+    """Somebody else's work."""
+
+
+@dg.op
+def bill_badly() -> None:
+    raise ValueError("no paper")
+
+
+def billing(op: Any) -> dg.JobDefinition:
+    @dg.job(name="nightly_billing")
+    def made() -> None:
+        op()
+
+    return made
+
+
+def test_a_dagster_job_of_others_stands_in_the_same_table(world: World) -> None:
+    world.declare("own_billing", dagster_job="nightly_billing", mode=None, stale_after="25h")
+    world.mirror()
+    assert world.standing("own_billing").word == "never run"
+
+    billing(bill).execute_in_process(instance=world.code.instance)
+    world.mirror()
+    record = world.record()
+    assert (record["job"], record["mode"], record["outcome"]) == ("own_billing", "live", "ok")
+    assert world.standing("own_billing").word == "ok"
+
+    billing(bill_badly).execute_in_process(instance=world.code.instance, raise_on_error=False)
+    world.mirror()
+    world.mirror()
+    assert [one["outcome"] for one in world.installation.records()] == ["ok", "failed"]
+    assert "no paper" in world.record()["error"]
+    assert world.standing("own_billing").word == "failed"
+
+
+def test_a_dagster_run_of_others_that_never_ends_is_stuck_and_left_to_them(world: World) -> None:
+    world.declare("own_billing", dagster_job="nightly_billing", mode=None, max_runtime="1s")
+    instance = world.code.instance
+    run = instance.create_run_for_job(billing(bill))
+    instance.report_engine_event("starting", run)
+    instance.handle_run_event(
+        run.run_id, dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, "nightly_billing")
+    )
+    until(lambda: lost(world))
+
+    assert world.record()["error"].startswith("Stuck")
+    assert world.standing("own_billing").word == "failed"
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert not found.is_finished
+
+
+# Names ----------------------------------------------------------------------------------------
+
+
+def test_the_record_of_a_job_that_left_the_settings_stays_readable(backup: World) -> None:
+    backup.declare("own_done", command=["/bin/true"], touches=["elsewhere"])
+    assert backup.run("own_done").success
+    del backup.installation.document["own_jobs"]["own_done"]
+
+    settings = backup.installation.settings()
+    with (
+        backup.installation.database.connect("test") as connection,
+        backup.installation.database.transaction(connection, read_only=True) as cursor,
+    ):
+        found = newest_runs(cursor, settings.installation, limit=10)
+
+    assert "own_done" not in BY_NAME
+    assert [run.job for run in found] == ["own_done"]
+
+
+@pytest.mark.parametrize("name", ["drafts", "own_", "own_Drafts", "upload_reservations"])
+def test_a_name_that_is_not_ours_to_give_is_a_mistake(backup: World, name: str) -> None:
+    backup.declare(name, command=["/bin/true"], touches=["elsewhere"])
+
+    [problem] = backup.installation.loaded().problems
+
+    assert problem.path == f"own_jobs.{name}"
+    assert "own_" in problem.expected
+
+
+@pytest.mark.parametrize("name", ["own_drafts", "own_1", "own_" + "a" * 59])
+def test_the_book_takes_every_name_that_the_settings_take(backup: World, name: str) -> None:
+    record_of(backup, name)
+
+
+@pytest.mark.parametrize("name", ["drafts", "own_", "own_Drafts", "own_" + "a" * 60, "xown_a"])
+def test_control_the_book_takes_no_other(backup: World, name: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        record_of(backup, name)
+
+
+def record_of(world: World, name: str) -> None:
+    world.installation.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode)"
+        " VALUES ('a', 'test', %s, now(), 'ok', 'live')",
+        (name,),
+    )
+
+
+def test_a_job_says_one_thing_that_it_is(backup: World) -> None:
+    backup.declare("own_both", command=["/bin/true"], python="a:b", touches=["rows"])
+    backup.declare("own_none")
+    backup.declare("own_shell", command="rm -rf /", touches=["elsewhere"])
+    backup.declare("own_untold", command=["/bin/true"])
+    backup.declare("own_bytes", command=["/bin/true"], touches=["objects"], bucket="absent")
+
+    said = {problem.path for problem in backup.installation.loaded().problems}
+
+    assert said == {
+        "own_jobs.own_both",
+        "own_jobs.own_none",
+        "own_jobs.own_shell.command",
+        "own_jobs.own_untold.touches",
+        "own_jobs.own_bytes.bucket",
+    }
+
+
+# The door -------------------------------------------------------------------------------------
+
+
+def test_what_a_job_says_that_it_touches_is_what_the_door_asks(world: World) -> None:
+    world.code.adopted = False
+    for name, touches in (("rows", "rows"), ("bytes", "objects"), ("mail", "elsewhere")):
+        world.declare(f"own_{name}", command=["/bin/true"], touches=[touches])
+
+    refused = world.run("own_bytes")
+    assert not refused.success
+    assert "adopt" in failure_of(refused)
+    assert world.run("own_rows").success
+    world.installation.execute("ALTER TABLE file DISABLE TRIGGER ALL")
+    refused = world.run("own_rows")
+    assert not refused.success
+    assert "trigger" in failure_of(refused)
+    assert world.run("own_mail").success
+
+
+def test_a_second_live_run_beside_the_first_is_refused(world: World) -> None:
+    world.declare("own_slow", command=["/bin/sh", "-c", "sleep 600"], touches=["elsewhere"])
+    database = world.installation.database
+    first = Lease(database, "another run")
+    first.take(exclusive_lock(database.schema, "own_slow"))
+
+    result = world.run("own_slow")
+    first.release()
+
+    assert not result.success
+    assert "at work already" in failure_of(result)

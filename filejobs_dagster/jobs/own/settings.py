@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
-from filejobs_dagster.collector import BYTES, Touch
+from filejobs_dagster.collector import Touch
 from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
+from filejobs_dagster.settings.job import JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, items
@@ -96,21 +96,6 @@ class TouchingSettings(OwnJobSettings):
         description="True says that a run can be told to take one day, so that a backfill can.",
         examples=[True],
     )
-
-    @classmethod
-    def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:
-        """Find a job that deletes bytes and names no bucket."""
-        if BYTES & {each for each in items(said.get("touches")) if isinstance(each, str)}:
-            if not around.buckets:
-                yield ("buckets",), mistake("there is none, and an own job deletes bytes", "add it")
-            elif around.entry is None:
-                yield (
-                    ("bucket",),
-                    mistake(
-                        "which bucket it deletes from is not clear",
-                        f"name one of {', '.join(around.buckets)}",
-                    ),
-                )
 
 
 class OwnPythonSettings(TouchingSettings):
