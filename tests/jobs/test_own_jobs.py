@@ -28,7 +28,8 @@ from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.trigger.reporting import Report, Reporter
 from filejobs_dagster.trigger.tokens import TokenHolder
-from tests.orchestration.conftest import Code, code, failure_of, installation  # noqa: F401
+from tests.orchestration import conftest
+from tests.orchestration.conftest import Code, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,9 @@ CREATE INDEX ON draft (abandoned_at, id);
 """
 
 RULE = {"table": "draft", "due": "abandoned_at", "where": "state = 'open'"}
+
+
+code, installation = conftest.code, conftest.installation
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +106,7 @@ class World:
 
 
 @pytest.fixture
-def world(code: Code) -> World:  # noqa: F811
+def world(code: Code) -> World:
     return World(code)
 
 
@@ -411,7 +415,7 @@ def test_a_command_is_given_what_it_is_told_and_none_of_our_secrets(
     monkeypatch.setenv("ACME_TOKEN", "a-token-of-acme-0123456789")
     world.declare(
         "own_look",
-        command=[*python("import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1], 'w'));"
+        command=[*python("import json, os, sys; json.dump({**os.environ}, open(sys.argv[1], 'w'));"
                          "print(os.environ['TOKEN'], file=sys.stderr); sys.exit(3)"), str(seen)],
         touches=["elsewhere"],
         environment={"TOKEN": {"env": "ACME_TOKEN"}, "PLAIN": "said"},
