@@ -18,6 +18,8 @@ import dagster as dg
 import psycopg
 import pytest
 
+from filejobs_dagster.alerts.conditions import look
+from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.jobs.own import foreign
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
@@ -801,3 +803,93 @@ def test_a_second_live_run_beside_the_first_is_refused(world: World) -> None:
 
     assert not result.success
     assert "at work already" in failure_of(result)
+
+
+# Killed, and told -----------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from filejobs_dagster.book import bookkeeping
+from filejobs_dagster.cli.main import run
+from filejobs_dagster.jobs.own import foreign
+from filejobs_dagster.jobs.own.rows import Rows
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+points = {
+    "before the claim": lambda: setattr(Rows, "_claim", die),
+    "before the commit": lambda: setattr(bookkeeping, "append", die),
+    "after the commit": lambda: setattr(Rows, "_take_bytes", die),
+    "before the final word": lambda: setattr(Rows, "_outcome", die),
+}
+points[sys.argv.pop(1)]()
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "gone"),
+    [
+        ("before the claim", 0),
+        ("before the commit", 0),
+        ("after the commit", 2),
+        ("before the final word", 5),
+    ],
+)
+def test_a_rule_killed_anywhere_has_written_what_it_took_and_the_next_run_goes_on(
+    drafts: World, point: str, gone: int
+) -> None:
+    drafts.declare("own_drafts", rule=RULE, batch_size=2)
+    drafts.drafts(*["1h"] * 5)
+    drafts.installation.adopt()
+    drafts.installation.write()
+
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, point, "run", "own_drafts", "--live"],
+        env={**os.environ, **drafts.installation.environment},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (killed.returncode, drafts.count()) == (-signal.SIGKILL, 5 - gone)
+    until(lambda: lost(drafts))
+    record = drafts.record()
+    assert (record["outcome"], record["acted"] or 0) == ("failed", gone)
+    assert drafts.standing("own_drafts").word == "failed"
+    drafts.declare("own_drafts", rule=RULE, batch_size=500)
+    assert drafts.run("own_drafts").success
+    assert drafts.count() == 0
+    told = drafts.installation.value(
+        "SELECT sum((body::jsonb ->> 'rows')::int) FROM audit_event"
+        " WHERE body::jsonb ->> 'kind' = 'rows.deleted'"
+    )
+    assert told == 5
+
+
+def told_of(world: World) -> list[tuple[str, str | None]]:
+    settings = world.installation.settings()
+    with (
+        world.installation.database.connect("test") as connection,
+        world.installation.database.transaction(connection, read_only=True) as cursor,
+    ):
+        found = standings(cursor, settings.installation, expectations(settings))
+        said = look(cursor, settings.installation, found, limits_of(settings))
+    return [(one.kind, one.job) for one in said.conditions if one.job is not None]
+
+
+def test_somebody_is_told_when_an_own_job_stops(backup: World, reporter: Any) -> None:
+    assert told_of(backup) != []
+    reporter.report(CRON, "own_backup", Report("success"))
+    assert backup.standing("own_backup").severity == "ok"
+    assert told_of(backup) == []
+    backup.installation.execute("ALTER TABLE job_run DISABLE RULE job_run_never_updated")
+    backup.installation.execute(
+        "UPDATE job_run SET started_at = now() - interval '3 days',"
+        " finished_at = now() - interval '3 days'"
+    )
+
+    standing = backup.standing("own_backup")
+    assert (standing.word, standing.severity) == ("stale", "critical")
+    assert told_of(backup) == [("stale", "own_backup")]
