@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from filejobs_dagster.alerts.conditions import look
 from filejobs_dagster.alerts.rounds import limits_of
+from filejobs_dagster.cli.main import app
+from filejobs_dagster.doctor.examination import examine
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.jobs.own import foreign
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
@@ -507,6 +510,7 @@ def backup(world: World) -> World:
     return world
 
 
+@pytest.mark.thorough
 def test_a_command_of_a_cron_is_recorded_with_its_exit_code(backup: World) -> None:
     said = backup.standing("own_backup")
     assert said.word == "never run"
@@ -523,6 +527,7 @@ def test_a_command_of_a_cron_is_recorded_with_its_exit_code(backup: World) -> No
     assert backup.standing("own_backup").word == "failed"
 
 
+@pytest.mark.thorough
 def test_a_command_whose_record_keeper_is_killed_ends_and_is_recorded_as_lost(
     backup: World, tmp_path: Path
 ) -> None:
@@ -552,6 +557,7 @@ def test_control_without_its_guard_a_command_outlives_whoever_recorded_it(tmp_pa
         os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.thorough
 def test_a_command_runs_although_nothing_can_be_recorded(
     backup: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -773,6 +779,24 @@ def test_a_job_says_one_thing_that_it_is(backup: World) -> None:
     }
 
 
+def test_what_ours_get_for_nothing_theirs_get_as_well(backup: World) -> None:
+    backup.declare("own_drafts", rule=RULE, by_hand=None, schedule="@hourly", about="Takes drafts.")
+    definitions = backup.code.definitions
+    dg.Definitions.validate_loadable(definitions)
+
+    job = definitions.resolve_job_def("own_drafts")
+    schedule = definitions.resolve_schedule_def("own_drafts_schedule")
+    assets = {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+
+    assert job.partitions_def is not None
+    assert job.description is not None
+    assert job.description.startswith("Takes drafts.")
+    assert schedule.cron_schedule == "@hourly"
+    assert {"own_drafts", "own_backup"} <= set(assets)
+    found = {one.check: one for one in examine(backup.installation.loaded(), {})}
+    assert "draft" in found["own rule draft"].found
+
+
 # The door -------------------------------------------------------------------------------------
 
 
@@ -828,6 +852,7 @@ run()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("point", "gone"),
     [
@@ -893,3 +918,24 @@ def test_somebody_is_told_when_an_own_job_stops(backup: World, reporter: Any) ->
     standing = backup.standing("own_backup")
     assert (standing.word, standing.severity) == ("stale", "critical")
     assert told_of(backup) == [("stale", "own_backup")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "--job", "own_backups"],
+        ["status", "--stale-after", "own_backups=1h"],
+        ["backfill", "own_backups", "--from", "2026-01-01"],
+    ],
+)
+def test_a_name_that_nobody_declares_is_answered_with_the_names_there_are(
+    backup: World, arguments: list[str]
+) -> None:
+    path = backup.installation.write()
+
+    said = CliRunner().invoke(
+        app, ["--config", str(path), *arguments], env=backup.installation.environment
+    )
+
+    assert said.exit_code != 0
+    assert "did you mean own_backup?" in said.output
