@@ -12,7 +12,7 @@ import threading
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import psycopg
@@ -36,9 +36,6 @@ from filejobs_dagster.trigger.tokens import TokenHolder
 from tests.orchestration import conftest
 from tests.orchestration.conftest import Code, failure_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 DRAFTS = """
 CREATE TABLE draft (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -52,12 +49,6 @@ RULE = {"table": "draft", "due": "abandoned_at", "where": "state = 'open'"}
 
 
 code, installation = conftest.code, conftest.installation
-
-
-@pytest.fixture(autouse=True)
-def no_own_job_of_another_test() -> Iterator[None]:
-    yield
-    BY_NAME.own = {}
 
 
 class World:
