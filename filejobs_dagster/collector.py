@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from pydantic import ConfigDict
+
 from filejobs_dagster.settings.job import JobSettings
 
 if TYPE_CHECKING:
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.settings import BucketSettings, Settings
 
-Touch = Literal["rows", "objects", "multipart uploads", "chain"]
+Touch = Literal["rows", "objects", "multipart uploads", "chain", "elsewhere"]
 """What a live run changes: rows of tables, objects or half-sent uploads of a bucket, the audit
-chain."""
+chain; or only something that this project knows nothing of."""
 
 BYTES: frozenset[Touch] = frozenset({"objects", "multipart uploads"})
 
@@ -162,6 +164,8 @@ class Collector(Generic[S, R]):
         works_on: The icons of the catalog, where they do not follow from `touches`.
         privileges: What its role needs on tables of the project, for the doctor: table, privilege.
         reads: Lines outside of its own part of the settings that it alone reads.
+        watched: True for a job that something else runs: it is recorded and judged as every other,
+            and no run of it is started here.
         examine: What the doctor looks at, with the settings and the job's part of them.
         due: What starts it early, with the same; None where the settings want no such thing.
     """
@@ -181,6 +185,7 @@ class Collector(Generic[S, R]):
     works_on: frozenset[str] = frozenset()
     privileges: tuple[tuple[str, str], ...] = ()
     reads: frozenset[str] = frozenset()
+    watched: bool = False
     examine: Callable[[Settings, S], Examination | None] | None = None
     due: Callable[[Settings, S], EarlyStart | None] | None = None
 
@@ -192,4 +197,43 @@ class Collector(Generic[S, R]):
     @property
     def read_only(self) -> bool:
         """True when it changes nothing in any mode."""
-        return not self.touches
+        return not self.touches and not self.watched
+
+
+class _Anything(JobSettings):
+    """The settings of a job whose declaration cannot be read: whatever they say."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def unusable(name: str, why: str) -> Collector[Any, Any]:
+    """A job in the place of one that cannot be read: it stands everywhere, and its runs fail.
+
+    Args:
+        name: Its name.
+        why: What is wrong with it.
+    """
+
+    def run(*_: Any) -> Outcome:
+        from filejobs_dagster.jobs.context import JobFailed  # noqa: PLC0415 (psycopg)
+
+        raise JobFailed(f"{why}. Mend the package, or install what it lacks. Nothing was touched.")
+
+    def examine(*_: Any) -> Examination:
+        from filejobs_dagster.doctor.finding import failed  # noqa: PLC0415 (rich)
+
+        return Examination(
+            name,
+            lambda *_: [failed(name, why, "mend the package, or uninstall it")],
+            needs_database=False,
+        )
+
+    return Collector(
+        name=name,
+        summary="A job of a package that cannot be read.",
+        touches=frozenset({"rows"}),
+        settings=_Anything,
+        request=_Anything,
+        run=run,
+        examine=examine,
+    )

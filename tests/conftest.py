@@ -20,6 +20,7 @@ import pytest
 from filejobs_dagster.embedded.environment import is_foreign
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.embedded.s3 import EmbeddedS3
+from filejobs_dagster.registry import BY_NAME
 from tests import budget
 from tests.databases import Databases
 
@@ -112,6 +113,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             said = test._hypothesis_internal_use_settings
             fewer = max(1, said.max_examples // ALL_OF_THEM)
             test._hypothesis_internal_use_settings = hypothesis.settings(said, max_examples=fewer)
+
+
+@pytest.fixture(autouse=True)
+def _no_own_job_of_another_test() -> Iterator[None]:
+    """Forget the own jobs of the settings that a test has read: a process has one installation."""
+    yield
+    BY_NAME.own = {}
 
 
 @pytest.fixture(autouse=True)

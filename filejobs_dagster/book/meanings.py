@@ -56,6 +56,14 @@ EVERY_RUN: Mapping[str, str] = {
 }
 """Fields of every job's record."""
 
+OWN_JOBS: Mapping[str, str] = {
+    "reported": "what a callable or a command said beside its numbers",
+    "ends_by": "of a watched run: when its end must have been heard of",
+    "claimed; would_collect; untouched": "of a rule: rows taken; dry: to take; due and passed over",
+    "swept": "true: a live run that ended well and left nothing, as far as it says",
+}
+"""Fields of the records of an operator's own jobs."""
+
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "job_run": {
         "id": "the order of recording, not of running",

@@ -161,7 +161,7 @@ def _asked_days(
         typer.BadParameter: They cannot be read, or are in wrong order.
         typer.Exit: The job takes no days, or a day is not one that it has.
     """
-    registered = BY_NAME[job]
+    registered = BY_NAME[job_named(job, "JOB", settings_read=True)]
     if not registered.partitioned:
         _refuse(without_days(registered))
     if job not in settings.jobs:

@@ -40,6 +40,7 @@ class Commands(LazyGroup):
         "uploads": "filejobs_dagster.cli.uploads:app",
         "alert": "filejobs_dagster.cli.alert:alert",
         "metrics": "filejobs_dagster.cli.metrics:metrics",
+        "record": "filejobs_dagster.cli.record:record",
         "mirror": "filejobs_dagster.cli.mirror:mirror",
         "serve-trigger": "filejobs_dagster.cli.serve_trigger:serve_trigger",
         "live": "filejobs_dagster.cli.health:live",
@@ -72,6 +73,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs status --check   the same, for monitoring
   filejobs runs --failed    what went wrong?
   filejobs alert --show     what is somebody told of?
+  filejobs record JOB -- …  run a command of your own cron, and record how it ended
   filejobs hold JOB --why … let no live run go on, until filejobs release JOB
   filejobs restore --run …  bring back what a run has deleted
   filejobs retention        what is kept for how long, and what is due now?

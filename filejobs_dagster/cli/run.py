@@ -95,6 +95,9 @@ def run(
             "run. Add it there, with a `schedule` or with `by_hand: true`. Nothing was run."
         )
         raise typer.Exit(exits.FAILED)
+    if BY_NAME[name].watched:
+        print_error(f"{name} is watched: something else runs it. Nothing was run.")
+        raise typer.Exit(exits.FAILED)
     config: dict[str, Any] = {} if BY_NAME[name].read_only else {"dry_run": not live}
     if live and BY_NAME[name].read_only:
         raise typer.BadParameter(f"{name} changes nothing in any mode", param_hint="--live")

@@ -64,6 +64,9 @@ def serve_trigger(
     Retry-After when it was started too often, 404 for an unknown job, 503 when something is away,
     and 401 for everything without a known token. GET /healthz says that the process lives.
 
+    POST /jobs/JOB/reports says of a watched job of your own that it began or how it ended:
+    {"said": "start"}, "success", or "failure" with an error; run names it, scanned and acted count.
+
     Each request reads filejobs.yaml again; tokens are those of the start. Several processes may
     serve one installation: the count is kept in the database, by its clock.
 

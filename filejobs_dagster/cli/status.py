@@ -137,6 +137,11 @@ def status(
 
 def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str | None) -> View:
     loaded = invocation.read()
+    if loaded.settings is not None:
+        for name in thresholds:
+            job_named(name, "--stale-after", settings_read=True)
+        if job is not None:
+            job_named(job, "--job", settings_read=True)
     if loaded.settings is None:
         reason = f"{loaded.path} has mistakes: {'; '.join(map(str, loaded.problems))}"
         return View(

@@ -61,13 +61,19 @@ def number(count: int | None) -> str:
     return NOT_KNOWN if count is None else f"{count:,}"
 
 
-def job_named(name: str, option: str) -> str:
+def job_named(name: str, option: str, *, settings_read: bool = False) -> str:
     """The job of that name.
+
+    Args:
+        name: As it was typed.
+        option: Where.
+        settings_read: False before the settings are, and where the name of a job that has left
+            them is an answer: then every name passes that an own job may have.
 
     Raises:
         typer.BadParameter: No job has it; the message names the nearest.
     """
-    if name not in BY_NAME:
+    if name not in BY_NAME if settings_read else not BY_NAME.may_name(name):
         raise typer.BadParameter(
             f"no job is called {name!r}; {nearest(name, BY_NAME)}", param_hint=option
         )

@@ -22,7 +22,7 @@ from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTab
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.settings.tables import TableSettings
+from filejobs_dagster.settings.tables import RowRuleSettings, RowsSettings, TableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ LARGE_BYTES = 8 * 1024 * 1024
 
 
 def check_reservation_source(
-    settings: ReservationSourceSettings | TableSettings,
+    settings: ReservationSourceSettings | TableSettings | RowRuleSettings,
     references: Sequence[SourceSettings],
     database: Database,
     connection: Connection,
@@ -56,7 +56,7 @@ def check_reservation_source(
         rows: What findings call the rows that are collected.
     """
     name = f"{rows} {settings.name}"
-    if isinstance(settings, TableSettings):
+    if isinstance(settings, RowsSettings):
         yield ok(f"{name} claim", "candidate query, claim and source are written from one `where`")
     else:
         yield _repeats(name, settings)
@@ -92,7 +92,7 @@ def _clock(name: str, projects: datetime, theirs: datetime) -> Finding:
 
 def _statements(
     name: str,
-    settings: ReservationSourceSettings | TableSettings,
+    settings: ReservationSourceSettings | TableSettings | RowRuleSettings,
     database: Database,
     connection: Connection,
 ) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ def _statements(
             return
         yield ok(name, f"{database.address()} plans every statement for the role {role}")
         yield from _whole_tables(name, statements, plans, cursor)
-        if isinstance(settings, TableSettings):
+        if isinstance(settings, RowsSettings):
             if rows and not timed:
                 yield _no_times(name, settings, rows)
             return
@@ -130,7 +130,7 @@ def _statements(
             yield guard
 
 
-def _no_times(name: str, settings: TableSettings, rows: int) -> Finding:
+def _no_times(name: str, settings: TableSettings | RowRuleSettings, rows: int) -> Finding:
     return warning(
         f"{name} times",
         f"of {rows:,} rows none has in {settings.due} what reads as {settings.due_as}, so none is "

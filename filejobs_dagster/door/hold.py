@@ -84,7 +84,9 @@ class Held(Guard):
     """Nobody holds the job."""
 
     name = "hold"
-    protects: frozenset[Touch] = frozenset({"rows", "objects", "multipart uploads", "chain"})
+    protects: frozenset[Touch] = frozenset(
+        {"rows", "objects", "multipart uploads", "chain", "elsewhere"}
+    )
 
     def look(self, at: Look) -> str:
         """Ask for open holds."""

@@ -38,6 +38,10 @@ SILENCE = timedelta(minutes=2)
 
 MAX_LOST_PER_CALL = 200
 
+ENDS_BY = "ends_by"
+"""In the detail of a run that holds no lock, since something else runs it: when its end must have
+been heard of."""
+
 # The scheduler's clock may be ahead; a record of the future would hide what comes after it.
 _RESERVE = """
 INSERT INTO job_progress
@@ -93,6 +97,12 @@ SELECT run_id
   FROM job_progress
  WHERE run_id = ANY(%(run_ids)s)
    AND closed_at <= (SELECT clock_timestamp() - %(silence)s)
+"""
+
+_MAY_STILL_END = """
+SELECT coalesce((detail ->> %(ends_by)s)::timestamptz > clock_timestamp(), false)
+  FROM job_progress
+ WHERE run_id = %(run_id)s
 """
 
 _FIRST_SILENCE = """
@@ -262,7 +272,10 @@ def _record_of(run: FinishedRun, progress: Mapping[str, Any]) -> dict[str, Any]:
     # of hours later, it must not come after the runs that succeeded meanwhile.
     noticed = run.finished_at if never_started else None
     finished_at = progress["finished_at"] or noticed or progress["heartbeat_at"]
+    ends_by = progress["detail"].get(ENDS_BY)
     error = progress["error"] if final else _why(run, never_started=never_started)
+    if not final and ends_by is not None:
+        error = f"Stuck: it said that it began, and until {ends_by} not how it ended."
     if error == INTERRUPTED and run.ended == "canceled":
         error = _why(run, never_started=False)
     starter = {} if run.started_by is None else {"started_by": run.started_by.as_detail()}
@@ -355,6 +368,9 @@ def _look(database: Database, connection: Connection, run_id: str, silence: time
     """Tell whether the run's lock has been free for long, and remember when it first was."""
     with database.transaction(connection) as cursor:
         if is_held(cursor, run_lock(database.schema, run_id)):
+            return False
+        cursor.execute(_MAY_STILL_END, {"run_id": run_id, "ends_by": ENDS_BY})
+        if one(cursor)[0]:
             return False
         cursor.execute(_LOCK_UNLESS_HELD, {"run_id": run_id})
         if cursor.fetchone() is None:

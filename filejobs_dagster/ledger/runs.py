@@ -43,6 +43,19 @@ SELECT run.id, run.run_id, run.installation, run.job,
  LIMIT %(limit)s
 """
 
+# The index on (installation, job) is skipped through: a job has a hundred thousand records.
+_RECORDED_JOBS = """
+WITH RECURSIVE found AS (
+    (SELECT min(job) AS job FROM job_run WHERE installation = %(installation)s)
+    UNION ALL
+    SELECT (SELECT min(job) FROM job_run
+             WHERE installation = %(installation)s AND job > found.job)
+      FROM found
+     WHERE found.job IS NOT NULL
+)
+SELECT job FROM found WHERE job IS NOT NULL
+"""
+
 _NAMED = """
 SELECT id, run_id, installation, job,
        greatest(least(started_at, '9999-12-30'), '0001-01-02'),
@@ -154,10 +167,15 @@ def newest_runs(
         failed: Only those that failed.
         since: Only those that ended within this time, by the database's clock.
     """
+    jobs = [job]
+    if job is None:
+        cursor.execute(_RECORDED_JOBS, {"installation": installation})
+        # Also those that have left the settings: what ran is not forgotten with its declaration.
+        jobs = list(dict.fromkeys([*BY_NAME, *(row[0] for row in cursor.fetchall())]))
     cursor.execute(
         _NEWEST,
         {
-            "jobs": list(BY_NAME) if job is None else [job],
+            "jobs": jobs,
             "installation": installation,
             "mode": mode,
             "failed": failed,

@@ -430,6 +430,8 @@ def _before_its_first_tick(
 def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
     if not expected.configured:
         return "not in the settings, and no run is recorded"
+    if BY_NAME[expected.job].watched:
+        return "no run was reported yet; something else runs it: look there why it does not"
     live = " --live" if expected.mode == "live" else ""
     start = f"to start it now: filejobs run {expected.job}{live}"
     if expected.schedule is None:
@@ -510,6 +512,8 @@ def _left(success: RunSummary, now: datetime) -> str:
 
 def _fine(expected: Expectation, success: RunSummary) -> str:
     acted = "unknown" if success.acted is None else f"{success.acted:,}"
+    if BY_NAME[expected.job].watched:
+        return f"the last run ended well{'' if success.acted is None else f': {acted} items'}"
     if BY_NAME[expected.job].read_only:
         scanned = "unknown" if success.scanned is None else f"{success.scanned:,}"
         return f"last run looked at {scanned} and found nothing wrong"

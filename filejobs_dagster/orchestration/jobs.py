@@ -23,7 +23,7 @@ WITHOUT_SETTINGS = timedelta(hours=24)
 
 def all_jobs(loaded: Loaded) -> list[dg.JobDefinition]:
     """Every job of the registry."""
-    return [_job(loaded, collector) for collector in JOBS]
+    return [_job(loaded, collector) for collector in JOBS if not collector.watched]
 
 
 def _job(loaded: Loaded, collector: Collector[Any, Any]) -> dg.JobDefinition:

@@ -6,12 +6,13 @@ with a watermark in our own database, so nothing depends on having been told.
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import dagster as dg
 import psycopg
 
+from filejobs_dagster.jobs.own.settings import WatchedDagsterSettings
 from filejobs_dagster.ledger.mirror import (
     SILENCE,
     FinishedRun,
@@ -20,6 +21,9 @@ from filejobs_dagster.ledger.mirror import (
     mirror,
     open_runs,
 )
+from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.progress import Progress, RunIdentity
+from filejobs_dagster.ledger.reports import begin
 from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.ledger.watermark import (
     move_watermark,
@@ -28,14 +32,17 @@ from filejobs_dagster.ledger.watermark import (
     without_progress,
     without_record,
 )
+from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.runs import (
     OVER,
     finished_run,
     finished_run_ids,
     is_ours,
     last_change,
+    moment,
     records_of,
     started_run_ids,
+    watched_runs,
 )
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import Connection, Database
@@ -120,6 +127,7 @@ class _Reconciliation:
     ) -> None:
         self._instance = instance
         self._woken = woken
+        self._settings = settings
         self._installation = settings.installation
         self._database = Database.of(settings.database)
         self._secrets = known_secrets(settings)
@@ -130,6 +138,7 @@ class _Reconciliation:
     def run(self) -> Reconciled:
         with self._database.connect("mirror") as connection:
             if not self._woken:
+                self._record_watched(connection)
                 self._record_open(connection)
                 self._end_leftovers(connection)
             self._record_finished(connection)
@@ -160,6 +169,61 @@ class _Reconciliation:
             with self._database.transaction(connection) as cursor:
                 move_watermark(cursor, self._installation, scan)
 
+    def _record_watched(self, connection: Connection) -> None:
+        """Runs of other code locations that the settings only watch: what Dagster says of them."""
+        watched = {
+            name: job
+            for name, job in self._settings.jobs.items()
+            if isinstance(job, WatchedDagsterSettings)
+        }
+        if not watched:
+            return
+        with self._database.transaction(connection, read_only=True) as cursor:
+            # Beside the runs of our own: one that begins long before it ends is found when it ends.
+            since = next_scan(cursor, self._installation).updated_after
+        for name, job in watched.items():
+            for record in watched_runs(self._instance, job.dagster_job, job.code_location, since):
+                try:
+                    self._watch(connection, name, job, record)
+                except psycopg.Error as error:
+                    if connection.closed:
+                        raise
+                    said = sanitize_exception(error, known=self._secrets)
+                    self._done.failed[record.dagster_run.run_id] = said
+                if self._over_budget():
+                    return
+
+    def _watch(
+        self, connection: Connection, name: str, job: WatchedDagsterSettings, record: dg.RunRecord
+    ) -> None:
+        run = record.dagster_run
+        with self._database.transaction(connection, read_only=True) as cursor:
+            if not without_record(cursor, [run.run_id]):
+                return
+        finished = finished_run(self._instance, record, self._installation, self._secrets)
+        identity = RunIdentity(
+            run_id=run.run_id,
+            installation=self._installation,
+            job=name,
+            mode="live",
+            trigger=tags.trigger_of(run.tags),
+            holder=f"Dagster's job {job.dagster_job}",
+        )
+        begin(
+            self._database, connection, identity, job.max_runtime,
+            started_at=moment(record.start_time) or record.create_timestamp,
+        )  # fmt: skip
+        if finished is None:
+            return
+        if finished.ended != "success":
+            why = finished.error or f"Dagster calls it {run.status.value}."
+            outcome = Outcome(error=why, detail={"ended": finished.ended})
+        else:
+            outcome = Outcome(detail={"swept": True})
+        with self._database.transaction(connection) as cursor:
+            Progress(identity).finish(cursor, outcome.sanitized(self._secrets))
+        self._mirror(connection, replace(finished, job=name))
+
     def _record_chunk(self, connection: Connection, run_ids: list[str]) -> None:
         for record in records_of(self._instance, run_ids):
             if is_ours(record.dagster_run, self._installation):
@@ -182,6 +246,9 @@ class _Reconciliation:
 
     def _record_one_open(self, connection: Connection, run: OpenRun) -> None:
         record = self._instance.get_run_record_by_id(run.run_id)
+        if record is not None and not is_ours(record.dagster_run, self._installation):
+            # One of another code location is only watched: it is theirs to end.
+            record = None
         if record is not None and record.dagster_run.status in OVER:
             self._record(connection, record)
         elif record is None:

@@ -38,7 +38,7 @@ _STOPPED = (BulkActionStatus.CANCELING, BulkActionStatus.CANCELED)
 
 def is_ours(run: dg.DagsterRun, installation: str) -> bool:
     """Tell whether a run belongs to this installation and is one of the registry's jobs."""
-    return run.job_name in BY_NAME and run.tags.get(tags.INSTALLATION) == installation
+    return BY_NAME.may_name(run.job_name) and run.tags.get(tags.INSTALLATION) == installation
 
 
 def finished_run(
@@ -59,8 +59,8 @@ def finished_run(
         ended=ended,
         trigger=tags.trigger_of(run.tags),
         created_at=_utc(record.create_timestamp),
-        started_at=_moment(record.start_time),
-        finished_at=_moment(record.end_time) or _utc(record.update_timestamp),
+        started_at=moment(record.start_time),
+        finished_at=moment(record.end_time) or _utc(record.update_timestamp),
         error=None if ended == "success" else _reason_if_readable(instance, run),
         known_secrets=secrets,
         started_by=named_in_tags(instance, run),
@@ -95,6 +95,26 @@ def started_run_ids(instance: dg.DagsterInstance, installation: str) -> list[str
     """The ids of the installation's runs that Dagster believes to be at work, at most a page."""
     wanted = dg.RunsFilter(statuses=AT_WORK, tags={tags.INSTALLATION: installation})
     return list(instance.get_run_ids(wanted, limit=PAGE))
+
+
+def watched_runs(
+    instance: dg.DagsterInstance, job: str, location: str | None, updated_after: datetime | None
+) -> Iterator[dg.RunRecord]:
+    """The runs of somebody else's job that are over or at work, the oldest first.
+
+    Args:
+        instance: Where they are kept.
+        job: Its name in its own code location.
+        location: Which code location; None for any.
+        updated_after: Those at work are looked at however old they are.
+    """
+    over = dg.RunsFilter(job_name=job, statuses=list(OVER), updated_after=updated_after)
+    at_work = dg.RunsFilter(job_name=job, statuses=AT_WORK)
+    for wanted in (at_work, over):
+        for record in reversed(instance.get_run_records(wanted, limit=PAGE)):
+            origin = record.dagster_run.remote_job_origin
+            if location is None or (origin is not None and origin.location_name == location):
+                yield record
 
 
 def records_of(instance: dg.DagsterInstance, run_ids: list[str]) -> list[dg.RunRecord]:
@@ -168,7 +188,8 @@ def _words_of(failure: StepFailureData) -> str | None:
     return None if error is None else error.message.strip()
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def moment(seconds: float | None) -> datetime | None:
+    """A moment as Dagster keeps it, in seconds."""
     return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
 
 

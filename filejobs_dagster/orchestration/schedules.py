@@ -15,7 +15,7 @@ def all_schedules(loaded: Loaded, jobs: dict[str, dg.JobDefinition]) -> list[dg.
     return [
         _schedule(settings, job, configured.schedule, jobs[job])
         for job, configured in settings.jobs.items()
-        if configured.schedule is not None
+        if configured.schedule is not None and job in jobs
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from filejobs_dagster.collector import Collector
 from filejobs_dagster.jobs.lifecycle import Ticket
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.orchestration.descriptions import kinds_of, owners_of
@@ -87,13 +88,22 @@ def catalog_assets(loaded: Loaded) -> list[dg.AssetSpec]:
             group_name=GROUP,
             kinds=kinds_of(job.name),
             owners=owners_of(loaded, job.name),
-            description=f"{job.summary} A materialization is a run that found nothing wrong."
-            if job.read_only
-            else f"{job.summary} A materialization is a live run that left nothing it was "
-            "to take; any other run that ended well, dry ones included, is an observation.",
+            description=f"{job.summary} {_materialized(job)}",
         )
         for job in JOBS
     ]
+
+
+def _materialized(job: Collector[Any, Any]) -> str:
+    """What an entry's materializations say of the job's runs."""
+    if job.watched:
+        return "Something else runs it: its check says where it stands, job_run what ran."
+    if job.read_only:
+        return "A materialization is a run that found nothing wrong."
+    return (
+        "A materialization is a live run that left nothing it was to take; any other run that "
+        "ended well, dry ones included, is an observation."
+    )
 
 
 def catalog_event(

@@ -149,6 +149,10 @@ class JobSettings(Section):
             if table.database is not None:
                 yield table.database.url
 
+    def secrets(self) -> Iterator[Secret]:
+        """Secrets that only this job is given, beside addresses of databases."""
+        yield from ()
+
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables that the job works on: each is a source of the job's bucket."""
         yield from ()

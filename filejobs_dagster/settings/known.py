@@ -39,6 +39,8 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
         key = settings.audit.signing_key.reveal().strip()
         # PRIVATE+KEY+name+id+key: what stands before the key itself is no secret.
         values += [key, *key.split("+", 4)[4:]]
+    for job in settings.jobs.values():
+        values += [secret.reveal() for secret in job.secrets()]
     values += alert_secrets(settings.alerts)
     return tuple(dict.fromkeys(value for value in values if value))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.document import Document, UnreadableDocumentError, read_document
 from filejobs_dagster.settings.model import DIGEST, Settings
 from filejobs_dagster.settings.problems import Problem, SettingsError, Steps, at, kind, shown
@@ -101,6 +102,10 @@ def _of_document(
     allow_live, live_problem = _live_allowed(environ)
     settings: Settings | None = None
     if isinstance(document.value, dict):
+        # Before the settings are looked at: they name these jobs in several places.
+        from filejobs_dagster.jobs.own import declarations  # noqa: PLC0415 (a circle)
+
+        BY_NAME.own = declarations(document.value.get("own_jobs"))
         try:
             context = {ENVIRON: environ, DIGEST: digest}
             settings = Settings.model_validate(document.value, context=context)

@@ -19,9 +19,10 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
-from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.registry import BY_NAME, OWN
 from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
 from filejobs_dagster.settings.durations import Wait, duration_in, format_duration
@@ -156,6 +157,36 @@ def _jobs(said: Any, info: ValidationInfo) -> dict[str, JobSettings]:
     return jobs
 
 
+def _own_jobs(said: Any, info: ValidationInfo) -> dict[str, JobSettings]:
+    from filejobs_dagster.jobs.own.settings import KINDS, kind_of  # noqa: PLC0415 (a circle)
+
+    if not isinstance(said, Mapping):
+        raise mistake(
+            f"found {kind(said)} where a mapping of jobs belongs",
+            "write the name of a job of your own and its settings, or {} for none",
+        )
+    jobs: dict[str, JobSettings] = {}
+    found: list[Found] = []
+    for name, job in said.items():
+        try:
+            if not OWN.fullmatch(name):
+                raise mistake(
+                    f"{shown(name)} is no name of an own job",
+                    "write own_ and lowercase letters, digits and _, at most 63 together",
+                )
+            if name in (BY_NAME.installed or ()):
+                raise mistake("an installed package has a job of this name", "choose another")
+            model = type(job) if isinstance(job, JobSettings) else KINDS[kind_of(job)][0]
+            jobs[name] = model.model_validate(job, context=info.context)
+        except ValidationError as error:
+            found.extend(((name, *path), words) for path, words in mistakes_in(error))
+        except PydanticCustomError as words:
+            found.append(((name,), words))
+    if found:
+        raise failed("own_jobs", found)
+    return jobs
+
+
 class Settings(Section):
     """Everything that `filejobs.yaml` says."""
 
@@ -220,11 +251,27 @@ class Settings(Section):
         "is raised.",
         examples=[{"upload_reservations": {"by_hand": True}}],
     )
+    own_jobs: Annotated[dict[str, SerializeAsAny[JobSettings]], PlainValidator(_own_jobs)] = Field(
+        default_factory=dict,
+        description="Jobs of your own, by names that begin with own_: a rule in SQL, a Python "
+        "callable, a command, or one that something else runs and that is watched.",
+        examples=[{"own_billing": {"dagster_job": "nightly_billing", "schedule": "@daily"}}],
+    )
 
     @classmethod
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
         """Look at what buckets own together, and at which bucket each job means."""
-        buckets, jobs = _entries(said.get("buckets")), _entries(said.get("jobs"))
+        own = _entries(said.get("own_jobs"))
+        for path, words in cls._across(said, own):
+            # Own jobs stand among the others, and their mistakes where the file has them.
+            home = path[0] == "jobs" and len(path) > 1 and path[1] in own
+            yield (("own_jobs", *path[1:]) if home else path), words
+
+    @classmethod
+    def _across(
+        cls, said: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[Found]:
+        buckets, jobs = _entries(said.get("buckets")), {**_entries(said.get("jobs")), **own}
         for name in buckets:
             if not name.strip():
                 yield (
@@ -252,6 +299,12 @@ class Settings(Section):
     def model_post_init(self, context: Any, /) -> None:
         """Keep what the file's text came to."""
         self._digest = (context or {}).get(DIGEST, "")
+
+    @model_validator(mode="after")
+    def _own_jobs_are_jobs(self) -> Self:
+        """Let everything that goes through the jobs meet the operator's own."""
+        self.jobs.update(self.own_jobs)
+        return self
 
     @model_validator(mode="after")
     def _declared_tables_are_sources(self) -> Self:
@@ -342,6 +395,8 @@ def _unknown_bucket(
         if name not in BY_NAME or "bucket" not in BY_NAME[name].settings.model_fields:
             continue
         named = job.get("bucket")
+        if named is None and name in BY_NAME.own and not BY_NAME[name].deletes_bytes:
+            continue
         if named is None and len(buckets) > 1:
             yield (
                 ("jobs", name, "bucket"),

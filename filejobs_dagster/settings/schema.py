@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from filejobs_dagster.registry import JOBS
+from filejobs_dagster.registry import BY_NAME, OWN
 from filejobs_dagster.settings.durations import format_duration
 from filejobs_dagster.settings.job import JobSettings
 from filejobs_dagster.settings.model import Settings
@@ -44,7 +44,14 @@ def settings_json_schema() -> dict[str, Any]:
     It knows keys, types, bounds and the names of the jobs. What needs more than one place of the
     file, such as prefixes that overlap, only loading the file can tell.
     """
-    models: list[type[Section]] = [Settings, *dict.fromkeys(job.settings for job in JOBS)]
+    from filejobs_dagster.jobs.own.settings import KINDS  # noqa: PLC0415 (a circle)
+
+    ours = [BY_NAME[name] for name in BY_NAME if name not in BY_NAME.own]
+    models: list[type[Section]] = [
+        Settings,
+        *dict.fromkeys(job.settings for job in ours),
+        *(model for model, _ in KINDS.values()),
+    ]
     _, shared = models_json_schema(
         [(model, "validation") for model in models],
         ref_template="#/$defs/{model}",
@@ -64,7 +71,14 @@ def settings_json_schema() -> dict[str, Any]:
                 "$ref": f"#/$defs/{job.settings.__name__}",
                 "description": job.summary,
             }
-            for job in JOBS
+            for job in ours
+        },
+    }
+    top["properties"]["own_jobs"] |= {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{OWN.pattern}$"},
+        "additionalProperties": {
+            "oneOf": [{"$ref": f"#/$defs/{model.__name__}"} for model, _ in KINDS.values()]
         },
     }
     return {

@@ -129,18 +129,9 @@ class AlsoDeletedSettings(DependentTableSettings):
     )
 
 
-class TableSettings(Section):
-    """A table of the operator's whose rows name objects, and what makes a row go."""
+class RowsSettings(Section):
+    """A table of the operator's, and what makes a row of it go."""
 
-    name: Text = Field(
-        description="What reports and audit events call it. Unique within the job.",
-        examples=["documents"],
-    )
-    database: OtherDatabase | None = Field(
-        default=None,
-        description="Where the table is. Without it, in the project's own database.",
-        examples=[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}],
-    )
     table: TableName = Field(
         description="The table, with its schema. Without one, the search path of the role decides.",
         examples=["public.documents"],
@@ -155,21 +146,6 @@ class TableSettings(Section):
         description="The column that tells one row from another, or a list of them: the primary "
         "key, or what else is unique. Without it, id.",
         examples=["id"],
-    )
-    key: ColumnName = Field(
-        description="The column that names the object. NULL and the empty text name none.",
-        examples=["storage_key"],
-    )
-    transforms: list[TransformSettings] = Field(
-        default_factory=list,
-        description="The steps by which a value of key becomes the key of the bucket: prepend, "
-        "strip_base and strip_suffix. Without any, it is the key.",
-        examples=[[{"prepend": "media/"}]],
-    )
-    size: ColumnName | None = Field(
-        default=None,
-        description="The column that holds the object's size in bytes, if there is one.",
-        examples=["byte_size"],
     )
     due: ColumnName = Field(
         description="The column that a row's time stands in. A row without a time is never taken.",
@@ -187,12 +163,6 @@ class TableSettings(Section):
         description="What a timestamp, or a text without offset, is written in; needed for such a "
         "column.",
         examples=["UTC"],
-    )
-    in_bucket: Condition | None = Field(
-        default=None,
-        description="Only rows for which this condition is true have their object in this bucket. "
-        "The others are never taken, and name nothing here unless it is NULL.",
-        examples=["service_name = 'amazon'"],
     )
     where: Condition | None = Field(
         default=None,
@@ -226,6 +196,95 @@ class TableSettings(Section):
             "insert into public.audit_log (document_id, run_id) select unnest($1::uuid[]), $3"
         ],
     )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at what no single key shows."""
+        if said.get("time_zone") is not None and said.get("due_as", "time") not in ("time", "text"):
+            yield (
+                ("time_zone",),
+                mistake(f"{said.get('due_as')} is the same in every zone", "leave it out"),
+            )
+        yield from _of_the_claim(said)
+        if len(items(said.get("id"))) > 1:
+            for each in ("unless_named_by", "also_delete"):
+                if said.get(each):
+                    yield (
+                        (each,),
+                        mistake(
+                            "it names rows by one column, and the id has several",
+                            "name a unique column as id",
+                        ),
+                    )
+        for each in ("table", "key", "in_bucket"):
+            if isinstance(said.get(each), str) and _READ_AS_MORE.search(said[each]):
+                yield (
+                    (each,),
+                    mistake(
+                        "it has a ; or a parameter such as $1 in it",
+                        "put what is unusual into a generated column or give it another name",
+                    ),
+                )
+
+
+class RowRuleSettings(RowsSettings):
+    """A rule of an own job: rows that name no object, and go or change when they are due."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it: there is one table."""
+        return self.table
+
+    @property
+    def key(self) -> None:
+        """No column names an object."""
+
+    @property
+    def database(self) -> None:
+        """Its table is in the project's own database."""
+
+    @property
+    def size(self) -> None:
+        """There is no object that could have one."""
+
+    @property
+    def in_bucket(self) -> None:
+        """No bucket is meant."""
+
+
+class TableSettings(RowsSettings):
+    """A table of the operator's whose rows name objects, and what makes a row go."""
+
+    name: Text = Field(
+        description="What reports and audit events call it. Unique within the job.",
+        examples=["documents"],
+    )
+    database: OtherDatabase | None = Field(
+        default=None,
+        description="Where the table is. Without it, in the project's own database.",
+        examples=[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}],
+    )
+    key: ColumnName = Field(
+        description="The column that names the object. NULL and the empty text name none.",
+        examples=["storage_key"],
+    )
+    transforms: list[TransformSettings] = Field(
+        default_factory=list,
+        description="The steps by which a value of key becomes the key of the bucket: prepend, "
+        "strip_base and strip_suffix. Without any, it is the key.",
+        examples=[[{"prepend": "media/"}]],
+    )
+    size: ColumnName | None = Field(
+        default=None,
+        description="The column that holds the object's size in bytes, if there is one.",
+        examples=["byte_size"],
+    )
+    in_bucket: Condition | None = Field(
+        default=None,
+        description="Only rows for which this condition is true have their object in this bucket. "
+        "The others are never taken, and name nothing here unless it is NULL.",
+        examples=["service_name = 'amazon'"],
+    )
     min_rows: StrictInt = Field(
         default=1,
         ge=0,
@@ -255,31 +314,7 @@ class TableSettings(Section):
                             "hold the key",
                         ),
                     )
-        if said.get("time_zone") is not None and said.get("due_as", "time") not in ("time", "text"):
-            yield (
-                ("time_zone",),
-                mistake(f"{said.get('due_as')} is the same in every zone", "leave it out"),
-            )
-        yield from _of_the_claim(said)
-        if len(items(said.get("id"))) > 1:
-            for each in ("unless_named_by", "also_delete"):
-                if said.get(each):
-                    yield (
-                        (each,),
-                        mistake(
-                            "it names rows by one column, and the id has several",
-                            "name a unique column as id",
-                        ),
-                    )
-        for each in ("table", "key", "in_bucket"):
-            if isinstance(said.get(each), str) and _READ_AS_MORE.search(said[each]):
-                yield (
-                    (each,),
-                    mistake(
-                        "it has a ; or a parameter such as $1 in it",
-                        "put what is unusual into a generated column or give it another name",
-                    ),
-                )
+        yield from super().across(said)
 
 
 def _of_the_claim(said: Mapping[str, Any]) -> Iterator[Found]:

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from filejobs_dagster.trigger.reporting import RUN_NAME, SAID, Report
 from filejobs_dagster.trigger.tokens import KnownTokens, TokenHolder
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.trigger.starting import Answer, Status
 
 Starting = Callable[[TokenHolder, str, "Mode | None"], "Answer"]
+Reporting = Callable[[TokenHolder, str, Report], "Answer"]
 Describe = Callable[[Exception], str]
 
 LONGEST_BODY = 4096
@@ -51,6 +53,8 @@ _CODES: dict[Status, int] = {
     "too often": 429,
     "unknown job": 404,
     "not allowed": 403,
+    "recorded": 200,
+    "recorded before": 409,
 }
 
 _UNKNOWN = {"status": "unknown"}
@@ -66,19 +70,23 @@ class NotUnderstood(Exception):
         self.code = code
 
 
-def build_app(tokens: KnownTokens, start: Starting, describe: Describe) -> Starlette:
+def build_app(
+    tokens: KnownTokens, start: Starting, describe: Describe, report: Reporting | None = None
+) -> Starlette:
     """The app.
 
     Args:
         tokens: Whoever may ask.
         start: Starts a job; called in a thread.
         describe: An error without secrets, for the log.
+        report: Takes what something else says of a job that it runs; called in a thread.
     """
-    endpoint = _Starts(start, describe)
+    endpoint = _Starts(start, describe, report)
     app = Starlette(
         routes=[
             Route(HEALTH, _healthy, methods=["GET"]),
             Route("/jobs/{job}/runs", endpoint.answer, methods=["POST"]),
+            Route("/jobs/{job}/reports", endpoint.take_report, methods=["POST"]),
         ],
         middleware=[Middleware(_Logged), Middleware(_Authenticated, tokens=tokens)],
         exception_handlers={404: _unknown_path, 405: _wrong_method},
@@ -112,24 +120,40 @@ def _answer(code: int, said: dict[str, Any], **headers: str) -> JSONResponse:
 class _Starts:
     """`POST /jobs/{job}/runs`."""
 
-    def __init__(self, start: Starting, describe: Describe) -> None:
+    def __init__(self, start: Starting, describe: Describe, report: Reporting | None) -> None:
         self._start = start
+        self._report = report
         self._describe = describe
         self._waiting = 0
 
     async def answer(self, request: Request) -> JSONResponse:
         try:
-            asked = await _asked_mode(request)
+            asked = _mode_in(await _document(request))
         except NotUnderstood as error:
             return _answer(error.code, {"status": "not understood"})
+        return await self._in_a_thread(request, self._start, asked)
+
+    async def take_report(self, request: Request) -> JSONResponse:
+        """`POST /jobs/{job}/reports`."""
+        if self._report is None:
+            return _answer(404, _UNKNOWN)
+        try:
+            said = _report_in(await _document(request))
+        except NotUnderstood as error:
+            return _answer(error.code, {"status": "not understood"})
+        return await self._in_a_thread(request, self._report, said)
+
+    async def _in_a_thread(
+        self, request: Request, act: Callable[[TokenHolder, str, Any], Answer], asked: Any
+    ) -> JSONResponse:
         if self._waiting >= AT_ONCE:
             return _unavailable()
         self._waiting += 1
         try:
             holder: TokenHolder = request.scope["holder"]
-            found = await to_thread.run_sync(self._start, holder, request.path_params["job"], asked)
+            found = await to_thread.run_sync(act, holder, request.path_params["job"], asked)
         except Exception as error:  # noqa: BLE001 (whatever it is, the answer must not tell it)
-            log.error("A start failed: %s", self._describe(error))  # noqa: TRY400 (no traceback)
+            log.error("A start or report failed: %s", self._describe(error))  # noqa: TRY400 (no traceback)
             return _unavailable()
         finally:
             self._waiting -= 1
@@ -155,8 +179,8 @@ def _said(found: Answer) -> JSONResponse:
     return _answer(_CODES[found.status], said, **headers)
 
 
-async def _asked_mode(request: Request) -> Mode | None:
-    """The mode in the body; None for no body and for one that names none.
+async def _document(request: Request) -> dict[str, Any]:
+    """The body; empty where there is none.
 
     Raises:
         NotUnderstood: It is too long (413), too slow (408), not such a body or broken off (400).
@@ -173,18 +197,45 @@ async def _asked_mode(request: Request) -> Mode | None:
     except ClientDisconnect:
         raise NotUnderstood(400) from None
     if not body:
-        return None
+        return {}
     try:
         document = json.loads(body, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         raise NotUnderstood(400) from None
-    if not isinstance(document, dict) or not document.keys() <= {"mode"}:
+    if not isinstance(document, dict):
+        raise NotUnderstood(400)
+    return document
+
+
+def _mode_in(document: dict[str, Any]) -> Mode | None:
+    """The mode that a body names; None where it names none."""
+    if not document.keys() <= {"mode"}:
         raise NotUnderstood(400)
     mode = document.get("mode")
     if mode is not None and mode not in ("dry", "live"):
         raise NotUnderstood(400)
     asked: Mode | None = mode
     return asked
+
+
+def _report_in(document: dict[str, Any]) -> Report:
+    """What a body reports."""
+    said = document.get("said")
+    run, error = document.get("run"), document.get("error")
+    counts = [document.get("scanned"), document.get("acted")]
+    if (
+        not document.keys() <= {"said", "run", "error", "scanned", "acted"}
+        or said not in SAID
+        or not (run is None or (isinstance(run, str) and RUN_NAME.fullmatch(run)))
+        or not (error is None or (isinstance(error, str) and said == "failure"))
+        or not all(count is None or _is_count(count) for count in counts)
+    ):
+        raise NotUnderstood(400)
+    return Report(said, run, error, *counts)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from filejobs_dagster.postgres.connect import DatabaseUnavailable
 from filejobs_dagster.settings import SettingsError, known_secrets, load_settings
 from filejobs_dagster.trigger.app import build_app
 from filejobs_dagster.trigger.connections import ImpatientProtocol
+from filejobs_dagster.trigger.reporting import Reporter
 from filejobs_dagster.trigger.starting import Starter
 from filejobs_dagster.trigger.tokens import KnownTokens
 
@@ -66,7 +67,8 @@ def serve_trigger(
     _log_to_standard_error()
     with opened_place(instance, settings.installation, workspace) as place:
         starter = Starter(place, lambda: load_settings(config))
-        app = build_app(KnownTokens(trigger), starter.start, _describing(settings))
+        reporter = Reporter(lambda: load_settings(config))
+        app = build_app(KnownTokens(trigger), starter.start, _describing(settings), reporter.report)
         server_of(app, host, port).run()
 
 

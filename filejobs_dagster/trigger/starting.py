@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from filejobs_dagster.settings import Settings
     from filejobs_dagster.trigger.tokens import TokenHolder
 
-Status = Literal["queued", "at work", "too often", "unknown job", "not allowed"]
+Status = Literal[
+    "queued",
+    "at work",
+    "too often",
+    "unknown job",
+    "not allowed",
+    "recorded",
+    "recorded before",
+]
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,8 @@ class Starter:
         settings = self._settings()
         if job not in settings.jobs:
             return Answer("unknown job")
+        if BY_NAME[job].watched:
+            return Answer("not allowed")
         if holder.jobs is not None and job not in holder.jobs:
             return Answer("not allowed")
         beyond = asked == "live" and settings.jobs[job].mode != "live"

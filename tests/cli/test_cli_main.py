@@ -20,7 +20,7 @@ COMMANDS = (
     "demo", "dev", "prove", "migrate", "grants", "doctor", "bucket", "apply", "verify", "audit",
     "run", "open", "status",
     "runs", "retention", "hold", "release",
-    "restore", "backfill", "uploads", "alert", "metrics", "mirror", "serve-trigger",
+    "restore", "backfill", "uploads", "alert", "metrics", "record", "mirror", "serve-trigger",
     "live", "ready", "settings",
 )  # fmt: skip
 

@@ -147,6 +147,8 @@ def _sections(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield alternative["$ref"].rpartition("/")[2], ""
         for where, suffix in (("items", "[]"), ("additionalProperties", ".NAME")):
             inner = alternative.get(where)
+            for one_of in inner.get("oneOf", ()) if isinstance(inner, dict) else ():
+                yield one_of["$ref"].rpartition("/")[2], suffix
             if isinstance(inner, dict) and "$ref" in inner:
                 yield inner["$ref"].rpartition("/")[2], suffix
         for key, inner in alternative.get("properties", {}).items():
@@ -272,6 +274,7 @@ def _records() -> str:
         parts += [f"## {job.name}\n", f"{job.summary} [Its page](../{page}).\n"]
         for title, entries in WORDS[job.name].items():
             parts += _table(title, entries)
+    parts += ["## Own jobs\n", *_table("Field", meanings.OWN_JOBS)]
     parts += ["## The list for review\n", *_table("Column", LIST_COLUMNS)]
     for table, columns in meanings.COLUMNS.items():
         parts += [f"## The table {table}\n", *_table("Column", columns)]
@@ -327,6 +330,8 @@ def _examples() -> str:
 
 def _about(path: Any) -> str:
     """The first paragraph of the comment at the top of a file, or what a JSON says of itself."""
+    if path.is_dir():
+        path = path / "pyproject.toml"
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         said = yaml.safe_load(text)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, read_settings
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def offered(which: str, folder: Path) -> dict[str, Any]:
     assert (loaded.settings is None) == (which == "broken"), loaded.problems
     definitions = build_definitions(loaded)
     found = {}
-    for name in JOB_NAMES:
+    for name in BY_NAME.lines:
         [node] = definitions.resolve_job_def(name).nodes
         schema: Any = node.definition.config_schema
         found[name] = _type_of(schema.as_field().config_type)
@@ -115,7 +115,7 @@ def test_what_is_kept_knows_every_job_and_the_operators_numbers() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
 
     for which in CASES:
-        assert set(kept[which]) == set(JOB_NAMES)
+        assert set(kept[which]) == set(BY_NAME.lines)
     assert kept["broken"]["storage_orphans"]["max_runtime"]["default"] == "6h"
     assert kept["other limits"]["storage_orphans"]["max_runtime"]["default"] == "23m"
     assert kept["other limits"]["audit_verify"]["parts"]["default"] == 9

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.trigger.reporting import Report
 
 CRON = "cron-token-of-the-tests-0123456789"
 OPERATOR = "operator-token-of-the-tests-0123456789"
@@ -54,16 +55,22 @@ class Door:
     Attributes:
         port: On loopback.
         asked: What reached the start.
+        reported: What reached whoever takes reports.
         start: What the start does; by default it queues.
     """
 
     port: int
     asked: list[tuple[str, str, Mode | None]] = field(default_factory=list)
+    reported: list[tuple[str, str, Report]] = field(default_factory=list)
     start: Callable[[], Answer] = lambda: Answer("queued", run_id="a-run", mode="dry")
 
     def begin(self, holder: TokenHolder, job: str, mode: Mode | None) -> Answer:
         self.asked.append((holder.name, job, mode))
         return self.start()
+
+    def take(self, holder: TokenHolder, job: str, said: Report) -> Answer:
+        self.reported.append((holder.name, job, said))
+        return Answer("recorded", run_id="a-run")
 
     def call(
         self,
@@ -89,7 +96,7 @@ class Door:
 @pytest.fixture
 def door() -> Iterator[Door]:
     door = Door(free_port())
-    app = build_app(KnownTokens(TRIGGER), door.begin, lambda error: type(error).__name__)
+    app = build_app(KnownTokens(TRIGGER), door.begin, lambda error: type(error).__name__, door.take)
     server = server_of(app, "127.0.0.1", door.port)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

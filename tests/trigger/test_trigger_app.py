@@ -11,6 +11,7 @@ import pytest
 
 from filejobs_dagster.trigger.app import AT_ONCE, LONGEST_BODY
 from filejobs_dagster.trigger.connections import HEAD_WITHIN
+from filejobs_dagster.trigger.reporting import Report
 from filejobs_dagster.trigger.serving import MOST_CONNECTIONS
 from filejobs_dagster.trigger.starting import Answer
 from tests.e2e.deployment import wait_until
@@ -257,3 +258,45 @@ def test_a_body_that_breaks_off_starts_nothing_and_is_no_fault(
 
     assert "Traceback" not in caplog.text
     assert door.asked == []
+
+
+REPORTS = "/jobs/own_backup/reports"
+
+
+def test_a_report_reaches_whoever_records_it(door: Door) -> None:
+    said = door.call(
+        path=REPORTS, body=b'{"said": "failure", "run": "monday", "error": "disk full", "acted": 3}'
+    )
+
+    assert (said.code, said.document["status"]) == (200, "recorded")
+    assert door.reported == [
+        ("cron", "own_backup", Report("failure", "monday", "disk full", None, 3))
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"said": "maybe"}',
+        b'{"said": ["start"]}',
+        b'{"said": "start", "said": "success"}',
+        b'{"said": "success", "error": "which is it?"}',
+        b'{"said": "success", "acted": -1}',
+        b'{"said": "success", "acted": true}',
+        b'{"said": "success", "scanned": 1.5}',
+        b'{"said": "start", "run": "../../x y"}',
+        b'{"said": "start", "mode": "live"}',
+    ],
+)
+def test_what_is_no_report_is_not_understood(door: Door, body: bytes) -> None:
+    assert door.call(path=REPORTS, body=body).code == 400
+    assert door.reported == []
+
+
+def test_nobody_reports_without_a_token(door: Door) -> None:
+    assert door.call(path=REPORTS, token=None, body=b'{"said": "start"}').code == 401
+    assert door.call("GET", path=REPORTS).code == 405
+    assert door.reported == []

@@ -141,6 +141,14 @@ class Collection(ABC, Generic[AnyItem]):
         Nobody has won them: another session holds them, or the claim does not want them.
         """
 
+    def _prepare(self) -> None:
+        """What a live run makes sure of before its first claim."""
+        self._removal.prepare()
+
+    def _kept_for_its_name(self, row: AnyItem) -> str | None:
+        """Why the gate would never let a row's bytes go for their name's sake; else None."""
+        return self._storage.gate.owned(row.key)
+
     def _objects_of(self, won: Sequence[AnyItem]) -> list[str]:
         """The keys whose bytes go with claimed rows, each once: rows may share an object."""
         return list(dict.fromkeys(row.key for row in won))
@@ -151,7 +159,7 @@ class Collection(ABC, Generic[AnyItem]):
         """Batch after batch, live or dry."""
         self._began = self._context.now()
         if self._context.live:
-            self._removal.prepare()
+            self._prepare()
         work = self._claim_batch if self._context.live else self._report_batch
         for batch in self._batches(begins, before):
             work(batch, begins, before)
@@ -194,7 +202,7 @@ class Collection(ABC, Generic[AnyItem]):
 
         Those, too, whose claim was refused before, until their pause has ended.
         """
-        reason = self._storage.gate.owned(row.key)
+        reason = self._kept_for_its_name(row)
         if reason is not None:
             self._books.totals.note(KEPT + reason, row.key, Meaning.PASSED_OVER)
             return False

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.table_retention.target import Relation
-    from filejobs_dagster.settings.tables import DependentTableSettings, TableSettings
+    from filejobs_dagster.settings.tables import (
+        DependentTableSettings,
+        RowRuleSettings,
+        TableSettings,
+    )
 
     Raw = psycopg.RawCursor[TupleRow]
 
@@ -112,7 +116,7 @@ SELECT coalesce(bool_and(
 
 
 def statements_of(
-    cursor: Raw, declared: TableSettings, so_far: str = NOTHING_CLAIMED
+    cursor: Raw, declared: TableSettings | RowRuleSettings, so_far: str = NOTHING_CLAIMED
 ) -> Statements:
     """Look a declared table up, and write its statements.
 
@@ -134,7 +138,7 @@ def statements_of(
 
 
 class _Writing:
-    def __init__(self, cursor: Raw, declared: TableSettings) -> None:
+    def __init__(self, cursor: Raw, declared: TableSettings | RowRuleSettings) -> None:
         self._cursor = cursor
         self._it = declared
         self._table, _ = table_named(cursor, declared.table)
@@ -158,7 +162,9 @@ class _Writing:
                 "name the primary key as id, or add a unique index",
             )
         self._types = self._types_of([*declared.id, declared.due])
-        ((kind, _),) = self._types_of([declared.key])
+        kind = "text"
+        if declared.key is not None:
+            ((kind, _),) = self._types_of([declared.key])
         if kind not in _TEXTS:
             raise RuleRefused(
                 f"{self._table}.{declared.key} is of type {kind}",
@@ -227,7 +233,7 @@ class _Writing:
             f"{change}\n"
             f" WHERE ({self._columns('own')}) IN (\nSELECT {self._columns('held')} {chosen})\n"
             f"   AND {self._may_go('own')}\n"
-            f"RETURNING own.{quoted(self._it.key)}"
+            f"RETURNING {self._known_by('own')}"
         )
         children = tuple(self._children())
         lock = f"SELECT {self._identity('held')} {chosen}" if children else None
@@ -265,7 +271,15 @@ class _Writing:
         )
         return f"({self._columns(alias)}) IN (SELECT {values} FROM unnest($1) AS wanted (id))"
 
+    def _known_by(self, alias: str) -> str:
+        """What a claim returns of a row: its key, or its id where it names no object."""
+        if self._it.key is not None:
+            return f"{alias}.{quoted(self._it.key)}"
+        return f"{self._identity(alias)}::text"
+
     def _key(self, alias: str) -> str:
+        if self._it.key is None:
+            return self._known_by(alias)
         # With something put in front of it, the empty text would be the key of a folder.
         return f"nullif({alias}.{quoted(self._it.key)}, '')"
 

@@ -114,7 +114,7 @@ class Collection(collection.Collection[Reservation]):
             more: What else the record says.
         """
         cutoff = self._now() - self._grace
-        check_access(self._storage.client, self._storage.bucket)
+        self._check_bucket()
         for source in self._sources:
             source.preflight()
             self._require_sound_claim(source)
@@ -135,6 +135,10 @@ class Collection(collection.Collection[Reservation]):
                     ),
                 }
         return self._outcome(cutoff, **more)
+
+    def _check_bucket(self) -> None:
+        """See that the bucket answers, before anything is claimed."""
+        check_access(self._storage.client, self._storage.bucket)
 
     def _oldest_first(self, before: datetime) -> Sequence[ReservationSource]:
         """The sources in the order of what waits longest, so that none starves behind a limit."""
@@ -234,13 +238,17 @@ class Collection(collection.Collection[Reservation]):
                     Taken(self._source.table, [row.known_since for row in won]),
                     self._objects_of(won),
                     () if self._source.elsewhere else self._events_of(won),
-                    not_won=lambda totals: count_not_won(totals, len(wanted) - len(won)),
+                    not_won=lambda totals: self._count_claim(totals, len(won), len(wanted)),
                 )
         except BaseException:
             # What was counted with the claim was rolled back with it.
             self._books.facts = facts
             raise
         return won
+
+    def _count_claim(self, totals: Totals, won: int, wanted: int) -> None:
+        """Count what is known of a claim as soon as it commits."""
+        count_not_won(totals, wanted - won)
 
     def _count_also_deleted(self) -> None:
         """Rows of other tables that went with the claimed ones, by table."""

@@ -48,7 +48,7 @@ from filejobs_dagster.postgres.connect import reached
 from filejobs_dagster.postgres.replica_identity import HINT
 from filejobs_dagster.postgres.replica_identity import refusing as refusing_publications
 from filejobs_dagster.references.transforms import Transforms
-from filejobs_dagster.settings.tables import TableSettings
+from filejobs_dagster.settings.tables import RowRuleSettings, RowsSettings, TableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ class OperatorTable:
 
     def __init__(
         self,
-        settings: ReservationSourceSettings | TableSettings,
+        settings: ReservationSourceSettings | TableSettings | RowRuleSettings,
         database: Database,
         connection: Reachable,
         *,
@@ -122,7 +122,7 @@ class OperatorTable:
     @property
     def by_hand(self) -> bool:
         """True when no declaration stands behind the statements."""
-        return not isinstance(self._settings, TableSettings)
+        return not isinstance(self._settings, RowsSettings)
 
     @property
     def elsewhere(self) -> bool:
@@ -204,7 +204,7 @@ class OperatorTable:
     def doubt(self) -> Doubt | None:
         """A predicate that the claim does not repeat, or that nobody can tell."""
         # A declared table has one `where`, and nothing to compare.
-        return None if isinstance(self._settings, TableSettings) else doubt_about(self._settings)
+        return None if isinstance(self._settings, RowsSettings) else doubt_about(self._settings)
 
     def plans(self) -> Iterator[tuple[str, Any]]:
         """The plans of a page of candidates and of a claim, by their keys in the settings.
@@ -332,7 +332,7 @@ class OperatorTable:
         won: list[Reservation] = []
         with self._raw() as cursor, self._roles_search_path(cursor):
             prepare(cursor, self._shape(cursor))
-            if isinstance(self._settings, TableSettings):
+            if isinstance(self._settings, RowsSettings):
                 # A migration since the last look may have left a view, or taken a foreign key.
                 self._known_statements = statements_of(cursor, self._settings, ROLLED_BACK)
             self._also_deleted.clear()
@@ -416,7 +416,7 @@ class OperatorTable:
     def _statements(self, cursor: Raw) -> Statements:
         """What is sent, written once."""
         if self._known_statements is None:
-            if isinstance(self._settings, TableSettings):
+            if isinstance(self._settings, RowsSettings):
                 self._known_statements = statements_of(cursor, self._settings)
             else:
                 self._known_statements = Statements(self._settings.candidates, self._settings.claim)

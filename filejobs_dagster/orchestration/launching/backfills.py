@@ -37,8 +37,6 @@ _OVER = ("success", "failure", "canceled")
 
 OPEN = (BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING)
 
-_PARTITION_SETS = {f"{job.name}_partition_set": job.name for job in JOBS if job.partitioned}
-
 
 class NoSuchBackfill(Exception):
     """No backfill of this installation has that id."""
@@ -213,7 +211,7 @@ def _read(
 ) -> Backfill | None:
     """A backfill as ours, or None when it is of somebody else's job."""
     origin = record.partition_set_origin
-    job = None if origin is None else _PARTITION_SETS.get(origin.partition_set_name)
+    job = None if origin is None else _job_of_days(origin.partition_set_name)
     if job is None or record.tags.get(tags.INSTALLATION, installation) != installation:
         return None
     return Backfill(
@@ -227,6 +225,11 @@ def _read(
         root=record.tags.get(ROOT, record.backfill_id),
         runs=_newest_runs(instance, record.backfill_id),
     )
+
+
+def _job_of_days(partition_set: str) -> str | None:
+    found = (job.name for job in JOBS if job.partitioned)
+    return next((name for name in found if f"{name}_partition_set" == partition_set), None)
 
 
 def _newest_runs(instance: dg.DagsterInstance, backfill_id: str) -> Mapping[date, str]:
