@@ -13,9 +13,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FORM = 1
-"""The form of the document."""
-
 Class = Literal["referenced", "derived", "unsure", "unreferenced"]
 """Of an object: a row names it; it is made from one that a row names; something weak speaks for
 it; nothing that was looked at does."""
@@ -53,9 +50,9 @@ class Source(_Part):
         transforms: For the settings, in their form: `[{"prepend": "media/"}]`.
         rewrites: Of owners, for the settings: `[{"name", "match", "owner"}]`.
         recheck_sql: For the settings, where the transforms cannot be inverted.
-        values: How many values were looked at; rows without a value are not counted.
-        missing: Of these, how many name no object of the bucket. None for owners, of which
-            nobody can say it.
+        values: How many different names it has; of a text, those that were met in the bucket.
+        missing: Of these, how many name no object of the bucket. None where nobody can say it: of
+            owners, of texts in which names stand among others, and in a sample of the bucket.
         missing_sample: A few such values, as keys.
         objects: What it names, also where other sources name it, too.
         alone: What of it no source before it in the list names.
@@ -220,7 +217,7 @@ class Scan(_Part):
         read_seconds: How long that took.
     """
 
-    form: Literal[1] = FORM
+    form: Literal[1] = 1
     at: datetime
     seconds: float
     stopped: str | None = None
