@@ -6,6 +6,7 @@ bucket. Memory is flat: a byte for each object, a sample of the keys, and what i
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -82,6 +83,12 @@ PARTS_AT_ONCE = 8
 NOTHING, DERIVED, WEAKLY_DERIVED, NAMED, APART = 0, 251, 252, 253, 254
 """States of an object, beside the number of the lead that names it, which begins with 1."""
 
+KEYS = {
+    "access_key_id": "FILEJOBS_S3_ACCESS_KEY_ID",
+    "secret_access_key": "FILEJOBS_S3_SECRET_ACCESS_KEY",
+}
+"""Where the bucket's keys are, as in examples of the settings; without them botocore decides."""
+
 _WEEK = timedelta(days=7)
 _TID_RANGES = 140_000
 _PAST = re.compile(
@@ -144,16 +151,17 @@ def scan(options: Options, on_progress: Callable[[str], None] = lambda _line: No
         DatabaseUnavailable: No connection can be made.
         NotEnoughRoom: The disk is full.
     """
-    bucket = BucketSettings.model_validate(
-        {
-            "bucket": options.bucket,
-            "owns_whole_bucket": True,
-            "endpoint_url": options.endpoint_url,
-            "region": options.region,
-            "addressing": "path" if options.endpoint_url else "auto",
-            "min_age": "48h",
-        }
-    )
+    said: dict[str, Any] = {
+        "bucket": options.bucket,
+        "owns_whole_bucket": True,
+        "endpoint_url": options.endpoint_url,
+        "region": options.region,
+        "addressing": "path" if options.endpoint_url else "auto",
+        "min_age": "48h",
+    }
+    if all(os.environ.get(name) for name in KEYS.values()):
+        said |= {which: {"env": name} for which, name in KEYS.items()}
+    bucket = BucketSettings.model_validate(said)
     with Scratch(options.scratch) as scratch:
         return _Scanner(options, bucket, scratch, on_progress).scan()
 
