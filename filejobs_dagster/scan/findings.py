@@ -303,7 +303,7 @@ def _rewrites(lead: Lead, name: str) -> Iterable[dict[str, str]]:
         # It is prepended to the values, too.
         before, inside = "", before
     if lead.kind == "name":
-        patterns, behind = [".+?"], r"(?:\.[^./]+)?"
+        patterns, behind = [".+?"], r"\.[^./]+"
     elif lead.kind == "folder":
         behind = "/.+"
     for number, pattern in enumerate(patterns, 1):
