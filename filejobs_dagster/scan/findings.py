@@ -295,10 +295,12 @@ def _rewrites(lead: Lead, name: str) -> Iterable[dict[str, str]]:
         return
     shapes = Counter(general(core.decode("utf-8", "replace")) for core in lead.cores)
     patterns = [shape for shape, _ in shapes.most_common(_MOST_RULES)]
-    before, inside, behind = ".*?", "", ".*"
+    # An owner that stands alone must not lead to itself.
+    before, inside, behind = ".*?[^0-9A-Za-z]", "", ".*"
     if fronts is not None:
         spelled = [re.escape(_text(front)).replace(r"\-", "-") for front in fronts]
         before = spelled[0] if len(spelled) == 1 else f"(?:{'|'.join(spelled)})"
+        behind = ".+" if b"" in fronts else behind
     if len(fronts or ()) == 1 and lead.kind != "word":
         # It is prepended to the values, too.
         before, inside = "", before

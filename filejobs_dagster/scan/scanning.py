@@ -360,12 +360,20 @@ class _Scanner:
         self._read_exact(connection, sorted(exact, key=_worth))
         self._derive()
         others = [lead for lead in self._leads if not lead.is_exact]
+        self._doubt(others)
         folders = [lead for lead in others if lead.kind == "folder"]
         self._read_owners(connection, sorted(folders, key=_worth))
         weak = [lead for lead in others if lead.kind != "folder"]
         unnamed = {place for place, at in enumerate(self._places) if not self._states[at]}
         weak = [lead for lead in weak if lead.keys & unnamed]
         self._read_owners(connection, sorted(weak, key=_worth))
+
+    def _doubt(self, leads: Sequence[Lead]) -> None:
+        """Do not believe owners below which other columns name the objects one by one."""
+        named = {place for place, at in enumerate(self._places) if self._states[at]}
+        for lead in leads:
+            if lead.unsure is None and 2 * len(lead.keys & named) >= len(lead.keys):
+                lead.unsure = "other columns name one by one what lies below what it names"
 
     def _learn(self, connection: Connection) -> None:
         self._now("indexing keys")
