@@ -20,13 +20,19 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.ledger.sanitize import display_key, sanitize_exception
 from filejobs_dagster.objects.client import check_access, make_client, read_versioning
 from filejobs_dagster.objects.listing import ListingFailed, list_objects
 from filejobs_dagster.objects.listing.ask import Asker
 from filejobs_dagster.objects.listing.page import Page, pages_of
 from filejobs_dagster.objects.listing.reader import Reader
-from filejobs_dagster.objects.multipart import PartsUnknown, list_parts, list_uploads
+from filejobs_dagster.objects.multipart import (
+    MultipartUpload,
+    PartsUnknown,
+    list_parts,
+    list_uploads,
+)
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.elsewhere.columns import catalogue
 from filejobs_dagster.references.elsewhere.search import (
@@ -312,35 +318,43 @@ class _Scanner:
 
     def _look_at_uploads(self) -> None:
         self._now("listing multipart uploads")
-        count = old = measured = size = 0
+        count = old = 0
         oldest: datetime | None = None
-        sample: list[str] = []
+        first: list[MultipartUpload] = []
         try:
             for upload in list_uploads(self._client, self._options.bucket, self._options.prefix):
                 count += 1
                 if upload.initiated is not None:
                     old += self._begun - upload.initiated > _WEEK
                     oldest = min(oldest or upload.initiated, upload.initiated)
-                if len(sample) < SHOWN:
-                    sample.append(display_key(upload.key))
-                if measured < MOST_MEASURED:
-                    parts = list_parts(
-                        self._client, self._options.bucket, upload.key, upload.upload_id
-                    )
-                    measured += 1
-                    size += parts.size if parts else 0
-        except (ListingFailed, PartsUnknown, Exception) as error:  # noqa: BLE001 (it is told)
+                if len(first) < MOST_MEASURED:
+                    first.append(upload)
+        except ListingFailed as error:
             why = sanitize_exception(error, limit=300)
             self._unseen.append(Unseen(what="multipart uploads", why=why))
             return
+        sizes = self._sizes(first)
         self._uploads = Uploads(
             uploads=count,
             over_a_week=old,
             oldest=oldest,
-            bytes=size if measured else None,
-            measured=measured,
-            sample=tuple(sample),
+            bytes=sum(sizes) if sizes else None,
+            measured=len(sizes),
+            sample=tuple(display_key(upload.key) for upload in first[:SHOWN]),
         )
+
+    def _sizes(self, uploads: Sequence[MultipartUpload]) -> list[int]:
+        """Bytes of the parts of each upload, as far as they may be listed."""
+        sizes = []
+        for upload in uploads:
+            try:
+                parts = list_parts(self._client, self._options.bucket, upload.key, upload.upload_id)
+            except (PartsUnknown, StorageRejected) as error:
+                why = sanitize_exception(error, limit=300)
+                self._unseen.append(Unseen(what="parts of multipart uploads", why=why))
+                break
+            sizes.append(parts.size if parts else 0)
+        return sizes
 
     # The database -------------------------------------------------------------------------------
 

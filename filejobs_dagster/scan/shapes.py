@@ -53,7 +53,7 @@ def general(text: str) -> str:
     for match in _UNIQUE.finditer(text):
         out.append(_escaped(text[at : match.start()]))
         if match["uuid"]:
-            out.append("[0-9a-f-]{36}")
+            out.append("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
         elif match["number"]:
             out.append("[0-9]+")
         else:
