@@ -181,6 +181,9 @@ def page(found: Scan) -> str:
             for what in ("unsure", "unreferenced")
         ),
     ]
+    if found.uploads and found.uploads.bytes is not None:
+        half = f"{found.uploads.uploads:,} uploads, {found.uploads.over_a_week:,} over a week old"
+        cards.append(("Half-sent", size_of(found.uploads.bytes), half, "#7a5195"))
     notes = []
     if found.stopped:
         notes.append(f"This report is not complete. {found.stopped}")
@@ -267,7 +270,7 @@ def _sources(sources: Sequence[Source]) -> str:
     ]
     if not rows:
         return "<p>No column of this database was found to name an object of this bucket.</p>"
-    headings = ("Column", "Objects", "Size", "Rows without object", "How", "For instance")
+    headings = ("Column", "Objects", "Size", "Missing", "How", "For instance")
     return _table(headings, rows, range(1, 4))
 
 
@@ -351,7 +354,7 @@ def _bars(axes: Axes, slices: Sequence[Slice], *, named: bool = True) -> None:
             part = _PERCENT * each.unreferenced.bytes / max(each.all.bytes, 1)
             said = size_of(each.all.bytes)
             if each.unreferenced.bytes:
-                said += f", {part:.0f} % unreferenced"
+                said += f", {part:.0f} % unreferenced" if part >= 1 else ", < 1 % unreferenced"
             axes.text(left[place] + most * 0.01, place, said, va="center", color="#444", fontsize=9)
         axes.set_xlim(0, max(most, 1e-9) * 1.28)
     elif left and left[0]:
@@ -369,13 +372,13 @@ def _growth(axes: Axes, months: Sequence[Slice]) -> None:
             sums[what] += each.of(what).bytes
             stacked[what].append(sums[what] / scale)
     places = list(range(len(months)))
-    axes.bar(places, [0] * len(places))
     bottom = [0.0] * len(places)
     for what in CLASSES:
         axes.bar(places, stacked[what], bottom=bottom, color=COLOURS[what], width=0.86)
         bottom = [sum(pair) for pair in zip(bottom, stacked[what], strict=True)]
     step = max(1, len(months) // 10)
     axes.set_xticks(places[::step], [each.label for each in months][::step])
+    axes.margins(x=0.01)
     axes.set_ylabel(unit)
 
 
@@ -405,7 +408,8 @@ header p { margin: 4px 0 0; color: #555; }
 section { background: #fff; border: 1px solid #dfe2e6; border-radius: 8px; padding: 20px 24px;
           margin-top: 20px; overflow-x: auto; break-inside: avoid; }
 section > p { margin: 0 0 10px; color: #555; }
-.cards { display: grid; grid-template-columns: repeat(4, 1fr); gap: 16px; margin-top: 24px; }
+.cards { display: grid; gap: 16px; margin-top: 24px;
+         grid-template-columns: repeat(auto-fit, minmax(170px, 1fr)); }
 .card { background: #fff; border: 1px solid #dfe2e6; border-top: 5px solid; border-radius: 8px;
         padding: 14px 18px; }
 .card span { display: block; color: #555; font-size: 14px; }
@@ -421,10 +425,10 @@ svg text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; border-bottom: 2px solid #dfe2e6; color: #555; }
 th, td { padding: 5px 12px 5px 0; vertical-align: top; overflow-wrap: anywhere; }
+td:first-child { min-width: 230px; } .n { min-width: 70px; }
 td { border-bottom: 1px solid #eef0f2; } .n { text-align: right; white-space: nowrap; }
 ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; } li { margin: 2px 0; }
 footer { color: #555; margin-top: 20px; font-size: 13.5px; }
-@media (max-width: 720px) { .cards, .legend { grid-template-columns: 1fr 1fr; } }
 @media print { body { background: #fff; } main { padding: 0; } }
 </style>
 <main>

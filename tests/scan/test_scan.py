@@ -22,6 +22,7 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
 
 from filejobs_dagster.cli.main import app
+from filejobs_dagster.references.elsewhere.search import OVER_BUDGET
 from filejobs_dagster.references.rewrites import Rewrites
 from filejobs_dagster.references.transforms import Transforms
 from filejobs_dagster.scan import findings, page, scanning
@@ -402,11 +403,11 @@ def test_control_an_interrupted_scan_would_call_what_lives_unreferenced(
 def test_a_source_that_was_not_read_to_its_end_makes_what_it_may_name_unsure(
     worlds: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "read_in_parts", lambda *_said, **_options: scanning.OVER_BUDGET)
+    monkeypatch.setattr(scanning, "read_in_parts", lambda *_said, **_options: OVER_BUDGET)
     found = worlds("rails").scan()
     assert found.total.unreferenced.objects == 0
     assert {it.what: it.why for it in found.unseen}["public.active_storage_blobs.*"] == (
-        scanning.OVER_BUDGET
+        OVER_BUDGET
     )
 
 
