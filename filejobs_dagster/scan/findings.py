@@ -34,7 +34,7 @@ MOST_SHOWN = 5
 TOP, OTHERS = "(no folder)", "(others)"
 _DAY = 86_400_000
 _KEPT_FOLDERS = 100_000
-_VARIES = re.compile(r"[0-9a-f-]{8,}|[0-9]+|[0-9a-f]{1,3}|[0-9A-Za-z_-]{20,}")
+_VARIES = re.compile(r"(?=.*[0-9])(?:[0-9a-f-]{8,}|[0-9]+|[0-9a-f]{1,3}|[0-9A-Za-z_-]{20,})")
 _AGES = (
     (2, "under 2 days"),
     (30, "under 30 days"),

@@ -126,7 +126,7 @@ def missing_lines(found: Scan) -> list[str]:
 def unsure_lines(found: Scan) -> list[str]:
     """Why objects are neither in use nor unreferenced."""
     return [
-        f"{each.objects.objects:,} objects, {size_of(each.objects.bytes)}: {each.why}"
+        f"{size_of(each.objects.bytes)} in {each.objects.objects:,}: {each.why}"
         + (f", for instance {each.sample}" if each.sample else "")
         for each in found.unsure
     ]
@@ -182,7 +182,7 @@ def page(found: Scan) -> str:
         ),
     ]
     if found.uploads and found.uploads.bytes is not None:
-        half = f"{found.uploads.uploads:,} uploads, {found.uploads.over_a_week:,} over a week old"
+        half = f"uploads: {found.uploads.uploads:,}, over a week old: {found.uploads.over_a_week:,}"
         cards.append(("Half-sent", size_of(found.uploads.bytes), half, "#7a5195"))
     notes = []
     if found.stopped:
