@@ -206,6 +206,7 @@ class _Scanner:
         self._shape_counts: list[Counts] = []
         self._names: Spool | None = None
         self._unseen: list[Unseen] = []
+        self._is_partial = False
         self._reasons: dict[int, str] = {}
         self._named: dict[bytes, str] = {}
         self._uploads: Uploads | None = None
@@ -412,6 +413,7 @@ class _Scanner:
         _judge(self._leads)
 
     def _miss(self, table: Table, why: str) -> None:
+        self._is_partial = True
         self._unseen.append(Unseen(what=f"{table}.*", why=why, bytes=table.size))
 
     def _sample(self, connection: Connection, table: Table) -> list[list[str]]:
@@ -546,13 +548,13 @@ class _Scanner:
         def read(cursor: psycopg.Cursor[Any], pages: tuple[int, int] | None) -> None:
             nonlocal rows
             self._now(f"reading {table}: {rows:,} rows")
-            answer = cursor.execute(_query(table, columns, pages, None)).fetchall()
-            rows += len(answer)
-            for lead in leads:
-                place = columns.index(lead.table.columns[lead.place].name)
-                number = numbers[id(lead)]
-                names = lead.all_names(row[place] for row in answer)
-                sorter.add((name, -number) for name in names)
+            for answer in _batches(cursor, _query(table, columns, pages, None)):
+                rows += len(answer)
+                for lead in leads:
+                    place = columns.index(lead.table.columns[lead.place].name)
+                    number = numbers[id(lead)]
+                    names = lead.all_names(row[place] for row in answer)
+                    sorter.add((name, -number) for name in names)
 
         why = read_in_parts(
             connection, table, read, ends_at=self._ends_at, pages_at_once=PAGES_AT_ONCE
@@ -710,12 +712,12 @@ class _Scanner:
 
     def _result(self, stopped: str | None) -> Scan:
         self._now("counting")
-        is_partial = stopped is not None or bool(self._incomplete)
+        classes = self._class_of(is_partial=stopped is not None or self._is_partial)
         tally = Tally(self._begun)
         place = 0
         for page in self._pages():
             states = self._states[place : place + len(page)]
-            tally.add(page, bytes(states), self._class_of(is_partial=is_partial), self._why)
+            tally.add(page, bytes(states), classes, self._why)
             place += len(page)
         if not place and self._so_far.objects:
             why = "they were listed, and nothing more"
@@ -887,6 +889,14 @@ def _query(
     if most is not None:
         query += sql.SQL(" LIMIT {}").format(most)
     return query
+
+
+def _batches(cursor: psycopg.Cursor[Any], query: sql.Composed) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query, of which few are held at a time, also where it reads a whole table."""
+    with cursor.connection.cursor("filejobs_scan") as held:
+        held.execute(query)
+        while rows := held.fetchmany(MOST_ROWS):
+            yield rows
 
 
 def _groups(
