@@ -21,7 +21,7 @@ from filejobs_dagster.embedded.s3 import S3Endpoint
 if TYPE_CHECKING:
     from benchmarks.surroundings import Surroundings
 
-Who = Literal["classify only", "sweep", "script"]
+Who = Literal["classify only", "sweep", "scan", "script"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Task:
     """What the process is to do.
 
     Attributes:
-        who: A part of the project's sweep, the whole of it, or boto3's paginator and a set.
+        who: A part of the project's sweep, the whole of it, a scan, or boto3's paginator and a set.
         database_url: Where the rows are.
         endpoint_url: Of the canned listing.
         folder: Where a whole sweep's list goes.
@@ -83,7 +83,7 @@ def main() -> None:
     """Do the task and say how it went."""
     task = Task(**json.loads(sys.stdin.read()))
     # Each side pays for the memory of what it imports, and for nothing of the other's.
-    work = _script if task.who == "script" else _ours
+    work = {"script": _script, "scan": _scan}.get(task.who, _ours)
     objects, orphans, seconds = work(task)
     done = Done(objects, orphans, seconds, time.process_time(), peak_kilobytes())
     sys.stdout.write(json.dumps(asdict(done)))
@@ -100,6 +100,17 @@ def _ours(task: Task) -> tuple[int, int, float]:
         outcome = classify_only(task.database_url, server)
     seconds = time.perf_counter() - begun
     return outcome.scanned or 0, int(outcome.detail["orphans"]), seconds
+
+
+def _scan(task: Task) -> tuple[int, int, float]:
+    from filejobs_dagster.scan.scanning import Options, scan  # noqa: PLC0415
+
+    begun = time.perf_counter()
+    found = scan(Options(task.database_url, BUCKET, endpoint_url=task.endpoint_url))
+    seconds = time.perf_counter() - begun
+    said = f"{found.read_bytes:,} bytes of the database in {found.read_seconds} s"
+    sys.stderr.write(f"{said}; {found.total}\n")
+    return found.total.all.objects, found.total.unreferenced.objects, seconds
 
 
 def _script(task: Task) -> tuple[int, int, float]:

@@ -31,6 +31,7 @@ MODULES: tuple[str, ...] = (
     "orphans_against_tools",
     "orphans_removal",
     "named_elsewhere",
+    "scan_memory",
     "audit_append",
     "audit_verify",
     "audit_trim",

@@ -13,17 +13,25 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.output import one_line
 from filejobs_dagster.embedded.missing import EmbeddedExtraMissingError
 from filejobs_dagster.ledger.sanitize import LOG_LIMIT, sanitize, sanitize_exception
+from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.objects.listing.failure import ListingFailed
 from filejobs_dagster.postgres.connect import CommitUnconfirmed, DatabaseUnavailable
 from filejobs_dagster.postgres.migrate import MigrationRefused
+from filejobs_dagster.scan.page import PlotsMissing
 from filejobs_dagster.settings import SettingsError
+from filejobs_dagster.streams.room import NotEnoughRoom
 
 TRACEBACK_VARIABLE = "FILEJOBS_TRACEBACK"
 
 _TEACHING = (
+    BucketUnavailable,
     CommitUnconfirmed,
     DatabaseUnavailable,
     MigrationRefused,
     EmbeddedExtraMissingError,
+    ListingFailed,
+    NotEnoughRoom,
+    PlotsMissing,
     SettingsError,
 )
 """Errors whose own message says what was tried, what was found and what to do."""

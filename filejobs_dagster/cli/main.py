@@ -21,6 +21,7 @@ class Commands(LazyGroup):
         "demo": "filejobs_dagster.cli.demo:demo",
         "dev": "filejobs_dagster.cli.dev:dev",
         "prove": "filejobs_dagster.cli.prove:prove",
+        "scan": "filejobs_dagster.cli.scan:scan",
         "migrate": "filejobs_dagster.cli.migrate:migrate",
         "grants": "filejobs_dagster.cli.grants:grants",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
@@ -58,6 +59,9 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 [bold]A first look, without any server[/bold]
   filejobs demo             a collector at work, on servers made for it
   filejobs prove            what careless collectors lose, on a real PostgreSQL
+
+  filejobs scan             which columns of your database name the objects of
+                            your bucket, and what nothing names; it only reads
 
 [bold]Your own installation[/bold]
   filejobs settings check   is filejobs.yaml right?

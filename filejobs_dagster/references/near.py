@@ -178,7 +178,7 @@ class ReferenceForms:
         forms = {fold(reference): None}
         if not self._is_one_form(reference):
             bare = len(reference) <= MOST_BYTES_OF_A_LIST
-            for piece in _pieces(reference):
+            for piece in pieces(reference):
                 folded = fold(piece)
                 cuts = (folded.split(mark, 1)[0] for mark in (b"?", b"#") if mark in folded)
                 for cut in (folded, *cuts):
@@ -326,7 +326,7 @@ def _places(form: bytes) -> tuple[int, int, int]:
     return hashed & mask, hashed >> 19 & mask, hashed >> 37 & mask
 
 
-def _pieces(reference: bytes) -> Iterable[bytes]:
+def pieces(reference: bytes) -> Iterable[bytes]:
     """The value itself, and what stands in it between quotes, commas, brackets, and spaces."""
     if _TEXT.search(reference) is None and b" " not in reference:
         return (reference,)

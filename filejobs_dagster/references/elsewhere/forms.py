@@ -291,6 +291,11 @@ class _Name:
                     yield last, _with_dashes(joined), ""
 
 
+def words_of(key: str) -> set[str]:
+    """Every long word of a key, in lower case, by which a value may name it."""
+    return {word.lower() for _, word, _ in _Name(key, ())._words()}  # noqa: SLF001
+
+
 def _says_something(text: str) -> bool:
     return len(text) >= (SHORTEST_NAME if _LETTER.search(text) else _LONG_SEGMENT)
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
 from ahocorasick_rs import BytesAhoCorasick
@@ -61,6 +61,10 @@ _BLOCK = 1 << 20
 _TID_RANGES = 140_000
 _HEADER = 19
 _MOST_NAMED = 5
+
+
+ReadsPart: TypeAlias = "Callable[[psycopg.Cursor[Any], tuple[int, int] | None], None]"
+"""Reads the rows of some pages of a table, or of all."""
 
 
 @dataclass(frozen=True)
@@ -301,51 +305,90 @@ class Elsewhere:
         self, connection: Connection, table: Table, work: _Work, ends_at: float
     ) -> str | None:
         """Search one table; why not, or not to its end, otherwise."""
-        in_parts = table.in_parts and connection.info.server_version >= _TID_RANGES
-        # Of a table that keeps most of its bytes apart, a page stands for more than 8 KB.
-        most = max(1, self._pages_at_once * table.pages * 8192 // max(table.size, 1))
-        at, timeout = 0, self._statement_timeout
-        if not in_parts:
-            most, timeout = table.pages, LONGEST_WHOLE
-        # Pages that are added meanwhile hold rows that the snapshot does not see.
-        while at < table.pages:
-            if time.monotonic() >= ends_at:
-                return OVER_BUDGET
+
+        def read(cursor: psycopg.Cursor[Any], pages: tuple[int, int] | None) -> None:
             self._on_progress(str(table), work.size)
-            until = at + most
-            # The last part has no end: a table that was rewritten meanwhile may be longer.
-            pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
-            try:
-                _read_part(connection, table, pages, work, timeout)
-            except psycopg.errors.QueryCanceled as error:
-                if in_parts and most > 1:
-                    most = max(1, most // 2)
-                elif timeout < LONGEST_WHOLE:
-                    timeout = LONGEST_WHOLE
-                else:
-                    return f"it was too slow: {sanitize_exception(error, limit=200)}"
-                continue
-            except (psycopg.DatabaseError, ReferencesUnknown) as error:
-                if connection.closed:
-                    raise
-                return _why_unread(error)
-            at = until
-        work.end(table)
-        return None
+            work.read(cursor, table, pages)
+            require_nothing_exchanged(cursor, str(table))
+
+        why = read_in_parts(
+            connection,
+            table,
+            read,
+            ends_at=ends_at,
+            statement_timeout=self._statement_timeout,
+            pages_at_once=self._pages_at_once,
+        )
+        if why is None:
+            work.end(table)
+        return why
 
 
-def _read_part(
+def read_in_parts(
     connection: Connection,
     table: Table,
-    pages: tuple[int, int] | None,
-    work: _Work,
-    timeout: timedelta,
+    read: ReadsPart,
+    *,
+    ends_at: float,
+    statement_timeout: timedelta = STATEMENT_TIMEOUT,
+    pages_at_once: int = PAGES_AT_ONCE,
+) -> str | None:
+    """Read a table in short statements, each with a timeout, and no lock from one to the next.
+
+    Args:
+        connection: To its database.
+        table: What is read.
+        read: Given a cursor, and the first page and the one behind the last of a part, or None for
+            the whole table. Called again for a smaller part after one that was too slow.
+        ends_at: By the monotonic clock: nothing is begun after it.
+        statement_timeout: Of each statement.
+        pages_at_once: At most.
+
+    Returns:
+        Why it was not read, or not to its end; None when it was.
+
+    Raises:
+        psycopg.Error: The connection is gone.
+    """
+    in_parts = table.in_parts and connection.info.server_version >= _TID_RANGES
+    # Of a table that keeps most of its bytes apart, a page stands for more than 8 KB.
+    most = max(1, pages_at_once * table.pages * 8192 // max(table.size, 1))
+    at, timeout = 0, statement_timeout
+    if not in_parts:
+        most, timeout = table.pages, LONGEST_WHOLE
+    # Pages that are added meanwhile hold rows that the snapshot does not see.
+    while at < table.pages:
+        if time.monotonic() >= ends_at:
+            return OVER_BUDGET
+        until = at + most
+        # The last part has no end: a table that was rewritten meanwhile may be longer.
+        pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
+        try:
+            read_part(connection, read, pages, timeout)
+        except psycopg.errors.QueryCanceled as error:
+            if in_parts and most > 1:
+                most = max(1, most // 2)
+            elif timeout < LONGEST_WHOLE:
+                timeout = LONGEST_WHOLE
+            else:
+                return f"it was too slow: {sanitize_exception(error, limit=200)}"
+            continue
+        except (psycopg.DatabaseError, ReferencesUnknown) as error:
+            if connection.closed:
+                raise
+            return _why_unread(error)
+        at = until
+    return None
+
+
+def read_part(
+    connection: Connection, read: ReadsPart, pages: tuple[int, int] | None, timeout: timedelta
 ) -> None:
+    """Read one part of a table, as `read_in_parts` does."""
     # Rolled back to where it began, it gives back the lock on the table.
     with connection.transaction(force_rollback=True), connection.cursor() as cursor:
         _prepare(cursor, timeout)
-        work.read(cursor, table, pages)
-        require_nothing_exchanged(cursor, str(table))
+        read(cursor, pages)
 
 
 def _why_unread(error: psycopg.DatabaseError | ReferencesUnknown) -> str:
@@ -460,7 +503,7 @@ def _line(table: Table, column: int, value: bytes, key: bytes, owned: Sequence[b
     """The source that would name the key, as far as one value shows it."""
     name, (schema, of) = table.columns[column].name, table.known_as
     # Shown to people, and not sent.
-    sql = f"select {_quoted(name)} from {_quoted(schema)}.{_quoted(of)}"  # noqa: S608
+    sql = f"select {quoted(name)} from {quoted(schema)}.{quoted(of)}"  # noqa: S608
     steps = _steps(value, key, owned) if table.columns[column].kind == "text" else None
     if steps is not None:
         return f"- {{name: {of}_{name}, sql: '{sql}'{steps}}}"
@@ -481,7 +524,8 @@ def _steps(value: bytes, key: bytes, owned: Sequence[bytes]) -> str | None:
     return None
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """An identifier for people: in quotes only where it needs them."""
     plain = name.isascii() and name.isidentifier() and name == name.lower()
     return name if plain else '"' + name.replace('"', '""') + '"'
 

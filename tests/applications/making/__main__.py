@@ -4,6 +4,7 @@
     python -m tests.applications.making django   --with ~/venvs/django
     python -m tests.applications.making mlflow   --with ~/venvs/mlflow
     python -m tests.applications.making directus --with ~/directus
+    python -m tests.applications.making helpdesk --with ~/venvs/helpdesk
 
 Needs Debian's PostgreSQL (a pg_dump of the server's own version), and of
 
@@ -11,6 +12,8 @@ Needs Debian's PostgreSQL (a pg_dump of the server's own version), and of
 - django: a virtual environment with "django<5.2" "wagtail<7" "django-storages[s3]" easy-thumbnails
   sorl-thumbnail "psycopg[binary]";
 - mlflow: one with "mlflow<4" psycopg2-binary boto3;
+- helpdesk: one with "django<5.3" django-helpdesk==2.6.1 django-filer==3.6.0 django-machina==1.3.1
+  "django-storages[s3]" "psycopg[binary]"; for `filejobs scan` alone, which was made without it;
 - directus: a folder with `npm install --ignore-scripts directus@11.1.0 pg`.
 
 The application's own script does what its users do, goes wrong as applications go wrong, and says
@@ -44,11 +47,14 @@ BUCKETS = {
     "django": ["django-app"],
     "directus": ["directus-app"],
     "mlflow": ["mlflow-app"],
+    "helpdesk": ["helpdesk-app"],
 }
 WITHOUT_ROWS = {
     "django": ["django_migrations", "auth_permission", "auth_group_permissions"]
     + ["wagtailcore_group*permission"],
     "directus": ["directus_migrations", "directus_sessions"],
+    "helpdesk": ["django_migrations", "auth_permission", "helpdesk_emailtemplate"]
+    + ["forum_permission_forumpermission"],
     "mlflow": [],
     "rails": [],
 }
@@ -110,7 +116,7 @@ def _use(name: str, where: Path | None, work: Path, environment: dict[str, str])
         )
     else:
         copy = shutil.copytree(HERE / "django_app", work / "app")
-        script = HERE / "mlflow_use.py" if name == "mlflow" else copy / "use.py"
+        script = copy / "use.py" if name == "django" else HERE / f"{name}_use.py"
         subprocess.run([where / "bin/python", script], check=True, env=environment, cwd=work)
 
 

@@ -1,0 +1,1 @@
+"""`filejobs scan`: what a bucket holds, and which columns of a database name it; it only reads."""
