@@ -54,6 +54,11 @@ def pause(attempts: str) -> str:
     return f"least({longest}, {doubled}) * (0.5 + random() / 2)"
 
 
+def as_item(row: object) -> bytes:
+    """A row as setbacks name it: by its id, as text."""
+    return str(row).encode()
+
+
 _ANY = "SELECT EXISTS (SELECT FROM setback WHERE job = %(job)s AND place = %(place)s)"
 
 _KNOWN = """
@@ -67,10 +72,10 @@ INSERT INTO setback AS known (job, place, item, reason, not_before)
 SELECT %(job)s, %(place)s, item, reason, clock_timestamp() + {pause("1")}
   FROM unnest(%(items)s::bytea[], %(reasons)s::text[]) AS failed (item, reason)
     ON CONFLICT (job, place, item) DO UPDATE
-   SET attempts   = known.attempts + 1,
+   SET attempts   = known.attempts + %(counts)s::integer,
        last_at    = clock_timestamp(),
        reason     = excluded.reason,
-       not_before = clock_timestamp() + {pause("known.attempts + 1")}
+       not_before = clock_timestamp() + {pause("known.attempts + %(counts)s::integer")}
 """  # noqa: S608 (our own text)
 
 _FORGET = """
@@ -80,7 +85,9 @@ DELETE FROM setback
 
 _FORGET_OLD = """
 DELETE FROM setback
- WHERE job = %(job)s AND place = %(place)s AND last_at < clock_timestamp() - %(after)s
+ WHERE job = %(job)s AND place = %(place)s
+   AND (last_at < clock_timestamp() - %(after)s
+        OR reason = %(went)s AND last_at < %(before)s AND item <> ALL(%(met)s))
 """
 
 
@@ -143,17 +150,37 @@ class Setbacks:
         cursor: psycopg.Cursor[TupleRow],
         failed: Mapping[bytes, str],
         gone: Collection[bytes],
+        *,
+        counts: bool = True,
     ) -> None:
-        """The same, in the caller's transaction."""
+        """The same, in the caller's transaction.
+
+        Args:
+            cursor: In a transaction that writes.
+            failed: Each with a sanitised reason.
+            gone: What is forgotten.
+            counts: False when the reason says nothing of the items themselves, such as an outage:
+                their pauses do not grow.
+        """
         if gone:
             cursor.execute(_FORGET, {**self._who, "items": list(gone)})
         if failed:
             reasons = [each.replace("\x00", "")[:MOST_REASON] for each in failed.values()]
-            cursor.execute(_RECORD, {**self._who, "items": list(failed), "reasons": reasons})
+            values = {"items": list(failed), "reasons": reasons, "counts": counts}
+            cursor.execute(_RECORD, {**self._who, **values})
             self._none = False
 
-    def forget_old(self) -> None:
-        """Forget items that nobody has met for long: they went some other way."""
+    def forget_old(
+        self, before: datetime | None = None, met: Collection[bytes] = (), went: str = ""
+    ) -> None:
+        """Forget items that nobody has met for long: they went some other way.
+
+        Args:
+            before: When this run began, and what it had listed is over.
+            met: Items that went before that, and were listed all the same.
+            went: The reason of items that went before, and are forgotten unless they were met.
+        """
         if self._context.live:
+            values = {"after": FORGOTTEN_AFTER, "went": went, "before": before, "met": list(met)}
             with self._context.database.transaction(self._context.connection) as cursor:
-                cursor.execute(_FORGET_OLD, {**self._who, "after": FORGOTTEN_AFTER})
+                cursor.execute(_FORGET_OLD, {**self._who, **values})

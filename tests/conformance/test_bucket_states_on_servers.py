@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 
+LOCKS = ("hold", "retention")
+
 
 def check(
     folder: Path,
@@ -36,7 +38,7 @@ def check(
 ) -> World:
     name = f"test-{uuid.uuid4().hex}"
     owner = client_of(endpoint_url, OWNER)
-    holds = state == "locked" or touch == "hold"
+    holds = state == "locked" or touch in LOCKS
     owner.create_bucket(Bucket=name, ObjectLockEnabledForBucket=holds)
     installation = Installation(folder, database_url, name, owner, endpoint_url)
     environment = installation.environment | {
@@ -74,10 +76,10 @@ def test_what_was_changed_after_its_upload_goes_on_ceph(
 def test_what_was_changed_after_its_upload_goes_on_seaweedfs(
     tmp_path: Path, database_url: str, seaweedfs: SeaweedFS, touch: Touch
 ) -> None:
-    # A hold dates the version anew here, and not its entry in the listing of objects, in which the
+    # A lock dates the version anew here, and not its entry in the listing of objects, in which the
     # orphan was seen: the first look cannot tell whether the same bytes were written again. It
     # keeps the version, by which the next one can.
-    other = {"storage_orphans": Left(2, 0, "undecided", 0)} if touch == "hold" else {}
+    other = {"storage_orphans": Left(2, 0, "undecided", 0)} if touch in LOCKS else {}
     world = check(
         tmp_path,
         database_url,
@@ -87,7 +89,7 @@ def test_what_was_changed_after_its_upload_goes_on_seaweedfs(
         touch=touch,
         other=other,
     )
-    if touch == "hold":
+    if touch in LOCKS:
         sweep = Sweeper(world.installation, world.client)
         world.installation.execute("UPDATE setback SET not_before = now()")
         assert sweep().detail["fates"] == {"purged": 1}
@@ -105,3 +107,16 @@ def test_the_same_bytes_written_after_a_hold_was_seen_stay_on_seaweedfs(
     sweep.when["Removing up to"] = lambda: sweep.put("files/orphan", body=CURRENT)
     assert sweep().detail["fates"] == {"changed meanwhile": 1}
     assert world.left_of("files/orphan") == (3, 0)
+
+
+def test_a_retention_that_is_set_after_the_upload_keeps_on_ceph(
+    tmp_path: Path, database_url: str, ceph: Ceph
+) -> None:
+    check(tmp_path, database_url, ceph.endpoint_url, "locked", purge=True, touch="retention")
+
+
+def test_a_retention_that_is_set_after_the_upload_keeps_on_seaweedfs(
+    tmp_path: Path, database_url: str, seaweedfs: SeaweedFS
+) -> None:
+    url = seaweedfs.endpoint_url
+    check(tmp_path, database_url, url, "locked", purge=True, touch="retention")

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from tests.installation import Installation
 
 State = Literal["unversioned", "enabled", "suspended", "locked"]
-Touch = Literal["tags", "acl", "hold"]
-"""What can be changed of an object after its upload; a hold is released again."""
+Touch = Literal["tags", "acl", "hold", "retention"]
+"""What can be changed of an object after its upload. A hold is released again, and a retention is
+over when the jobs run, except where the state is to be locked."""
 STATES: tuple[State, ...] = ("unversioned", "enabled", "suspended", "locked")
 
 OLDER, CURRENT = b"an older one", b"bytes"
+RETAINED_FOR = 2
+"""Seconds: servers round to one."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,11 @@ class World:
         if self.state in ("enabled", "suspended"):
             self._versioning("Enabled")
 
+    @property
+    def _ends(self) -> bool:
+        """Whether what is set after the upload is a retention that is over when the jobs run."""
+        return self.touch == "retention" and self.state != "locked"
+
     def _versioning(self, status: Any) -> None:
         self.installation.client.put_bucket_versioning(
             Bucket=self.installation.bucket, VersioningConfiguration={"Status": status}
@@ -164,11 +172,12 @@ class World:
         if self.state == "suspended":
             self._versioning("Suspended")
         for key in keys.values():
-            self._put(key, CURRENT, locked=self.state == "locked")
+            self._put(key, CURRENT, locked=self.state == "locked" and self.touch is None)
         if self.touch is not None:
             time.sleep(ROUNDED_BY + 1)
             for key in keys.values():
                 self._change(key)
+            time.sleep(RETAINED_FOR if self._ends else 0)
         files.delete(keys["deleted_files"], body=None)
         self.installation.reserve(keys["upload_reservations"], body=None)
         head = self.installation.client.head_object(Bucket=self.installation.bucket, Key=upload.key)
@@ -201,6 +210,11 @@ class World:
             client.put_object_tagging(**of, Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
         elif self.touch == "acl":
             client.put_object_acl(**of, ACL="public-read")
+        elif self.touch == "retention":
+            lasts = timedelta(seconds=RETAINED_FOR) if self._ends else timedelta(days=1)
+            until = datetime.now(timezone.utc) + lasts
+            lock: Any = {"Mode": "GOVERNANCE", "RetainUntilDate": until}
+            client.put_object_retention(**of, Retention=lock)
         else:
             client.put_object_legal_hold(**of, LegalHold={"Status": "ON"})
             client.put_object_legal_hold(**of, LegalHold={"Status": "OFF"})

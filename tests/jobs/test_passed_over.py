@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from xml.etree import ElementTree as ET
@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.jobs.setbacks import WAITS
 from filejobs_dagster.ledger.standing import Expectation, Standing, standings
+from filejobs_dagster.ledger.swept_days import swept_days
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
@@ -240,6 +241,12 @@ class Scene(ABC):
     def there(self) -> int:
         """How many rows are left."""
         return int(self.installation.value(f"SELECT count(*) FROM {self.table}"))
+
+    def is_painted(self) -> bool:
+        """Whether the day on which the item became due counts as swept, by what is recorded."""
+        day = (datetime.now(timezone.utc) - LONG_AGO).date()
+        with psycopg.connect(self.installation.database_url) as connection:
+            return swept_days(connection.cursor(), "test", self.job, [day]).swept(day)
 
     def standing(self, outcome: Outcome) -> Standing:
         """What the watchdog says once the run is recorded."""
@@ -783,9 +790,11 @@ def test_an_item_that_is_left_is_counted_said_and_tried_again(
         counted = [many for fate, many in classes.items() if fate.startswith(row.fate)]
         assert counted == [1] or row.fate == UNCOUNTED, classes
         once, swept = scene.standing(outcome), outcome.detail["swept"]
+        painted = [scene.is_painted()]
         scene.nights_pass()
         outcome = scene.run(**told)
         tenth = [scene.standing(outcome) for _ in range(9)][-1]
+        painted.append(scene.is_painted())
 
     tries: dict[Again, Callable[[], object]] = {
         "the next run": lambda: None,
@@ -805,3 +814,5 @@ def test_an_item_that_is_left_is_counted_said_and_tried_again(
         outcome.detail,
         tenth.reason,
     )
+    if BY_NAME[job].partitioned:
+        assert painted == [row.swept, row.tenth == "ok"], "a day is painted when nothing is left"

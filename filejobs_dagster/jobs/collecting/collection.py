@@ -27,7 +27,7 @@ from filejobs_dagster.jobs.collecting.refused import (
     because,
     refuses_a_row,
 )
-from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
+from filejobs_dagster.jobs.setbacks import WAITS, Setbacks, as_item
 from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Collection(ABC, Generic[AnyItem]):
         size = self._limits.batch_size
         while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
             page = self._read(after, begins, before, size)
-            self._failed_before = self._setbacks.known([_as_item(row) for row in page])
+            self._failed_before = self._setbacks.known([as_item(row.id) for row in page])
             batch: list[AnyItem] = []
             for row in page:
                 after = row
@@ -206,7 +206,7 @@ class Collection(ABC, Generic[AnyItem]):
         if reason is not None:
             self._books.totals.note(KEPT + reason, row.key, Meaning.PASSED_OVER)
             return False
-        setback = self._failed_before.get(_as_item(row))
+        setback = self._failed_before.get(as_item(row.id))
         if setback is not None and setback.not_before > self._began:
             why = f"refused {setback.attempts} times, tried again after {setback.not_before}"
             self._books.totals.note(WAITS, row.key, Meaning.PASSED_OVER, why=why)
@@ -241,7 +241,7 @@ class Collection(ABC, Generic[AnyItem]):
         self._books.claim_committed()
         taken = {row.id for row in won}
         self._count_missed([row for row in batch if row.id not in taken], begins, before)
-        self._setbacks.settle({}, [_as_item(row) for row in won])
+        self._setbacks.settle({}, [as_item(row.id) for row in won])
         if won:
             self._take_bytes(won)
 
@@ -296,7 +296,7 @@ class Collection(ABC, Generic[AnyItem]):
         if isinstance(error, SmallerBatch):
             self._count_missed(batch, begins, before, why=str(error))
         else:
-            item = _as_item(batch[0])
+            item = as_item(batch[0].id)
             why, totals = because(error), self._books.totals
             totals.note(CLAIM_REFUSED, batch[0].key, Meaning.PASSED_OVER, why=why)
             # A row that others name stays for its own sake, and what was refused before is no news:
@@ -363,8 +363,3 @@ class Collection(ABC, Generic[AnyItem]):
 def count_not_won(totals: Totals, many: int) -> None:
     """Count rows that a claim did not get: somebody else has them."""
     totals.count(WON_BY_OTHERS, Meaning.STAYS, many)
-
-
-def _as_item(row: Item) -> bytes:
-    """A row as setbacks name it."""
-    return str(row.id).encode()

@@ -17,8 +17,11 @@ from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     DEFERRED,
+    PARTS_CAME,
     UNANSWERED,
+    WENT,
     as_item,
+    comes_back,
     note_aborted,
 )
 from filejobs_dagster.jobs.setbacks import GHOST
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.multipart_uploads.judging import Due
-    from filejobs_dagster.jobs.setbacks import Setbacks
+    from filejobs_dagster.jobs.setbacks import Setback, Setbacks
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.multipart import Aborted, MultipartUpload
 
@@ -102,29 +105,43 @@ class Aborts:
                 due.upload.key,
                 aborted,
                 due.active,
-                ghost=_had_ended(aborted) and before is not None and before.ghost,
+                ghost=before is not None
+                and (before.ghost if _had_ended(aborted) else comes_back(before)),
             )
             fates.append((due.upload, aborted))
             if self._books.totals.refused_in_a_row >= MOST_REFUSED_IN_A_ROW:
                 self._refuse(fates, batch[number + 1 :], aborted)
         self._books.commit_result(self._result(fates))
-        self._settle(fates)
+        self._settle(fates, known)
 
-    def _settle(self, fates: Sequence[tuple[MultipartUpload, Aborted]]) -> None:
-        """Remember what failed for the next runs; what is there no more is forgotten."""
+    def _settle(
+        self,
+        fates: Sequence[tuple[MultipartUpload, Aborted]],
+        known: Mapping[bytes, Setback],
+    ) -> None:
+        """Remember what failed for the next runs, and what went, lest it be listed again."""
         failed = {
             as_item(upload): aborted.reason or aborted.fate.value
             for upload, aborted in fates
-            # Parts that were on their way when it was aborted are the next run's, at once.
             if aborted.fate is AbortFate.FAILED
+        }
+        # Parts that were on their way when it was aborted are the next run's, at once; a server
+        # that keeps what it says is aborted is tried later and later.
+        failed |= {
+            as_item(upload): PARTS_CAME
+            for upload, aborted in fates
+            if aborted.fate is AbortFate.PARTS_LEFT
         }
         ended = {
             as_item(upload): f"{GHOST}: its parts are listed, and an abort finds no upload"
             for upload, aborted in fates
             if _had_ended(aborted)
         }
-        gone = [as_item(upload) for upload, aborted in fates if aborted.gone]
-        self._setbacks.settle(failed | ended, [item for item in gone if item not in ended])
+        went = {
+            as_item(upload): WENT for upload, aborted in fates if aborted.fate is AbortFate.ABORTED
+        }
+        other = [item for item in went if item in known and known[item].reason != WENT]
+        self._setbacks.settle(failed | ended | went, other)
 
     def defer(
         self, rest: Sequence[Due], fate: str = DEFERRED, means: Meaning = Meaning.DEFERRED
@@ -169,7 +186,7 @@ class Aborts:
             "owned prefixes."
         )
         self._books.commit_result(self._result(fates, stopped=reason))
-        self._settle(fates)
+        self._settle(fates, {})
         raise JobFailed(reason)
 
     def _stop(

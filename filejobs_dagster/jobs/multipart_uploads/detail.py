@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.book.totals import Totals
+    from filejobs_dagster.jobs.setbacks import Setback
     from filejobs_dagster.objects.multipart import Aborted, MultipartUpload
 
 YOUNG = "young"
@@ -24,6 +25,16 @@ UNREADABLE = "parts not readable"
 UNANSWERED = "unanswered"
 WOULD_ABORT = "would abort"
 DEFERRED = "deferred"
+
+WENT = "storage said that it was aborted; listed after that again and again, it is a ghost"
+"""What is remembered of an aborted upload until a pass that does not list it."""
+
+PARTS_CAME = "storage said that it was aborted, and listed parts of it"
+
+GHOSTS_DUE = "ghosts with parts"
+"""How many ghosts were passed over: their parts are listed, and they are due."""
+
+AGAIN = "storage says that it was aborted, and lists it again"
 
 _MEANS = {
     AbortFate.ABORTED: Meaning.DONE,
@@ -52,6 +63,16 @@ def as_item(upload: MultipartUpload) -> bytes:
     return f"{upload.key}\x00{upload.upload_id}".encode("utf-8", "surrogateescape")
 
 
+def comes_back(setback: Setback) -> bool:
+    """True when it was aborted more than once: no part that was on its way does that."""
+    return setback.reason == WENT and setback.attempts > 1
+
+
+def came_late(setback: Setback) -> bool:
+    """True when a part may have been on its way: what it brought back is aborted at once."""
+    return setback.reason in (WENT, PARTS_CAME) and setback.attempts == 1
+
+
 def note_kept(totals: Totals, key: str, reason: str) -> None:
     """Count an upload that the gate does not let go; the reason may name sources."""
     if reason.startswith(REFERENCED):
@@ -65,10 +86,15 @@ def note_aborted(
 ) -> None:
     """Count what became of an upload that was to go, whose newest part came at `active`.
 
-    A ghost had ended when an earlier run was about to abort it, and was listed all the same.
+    A ghost had ended when an earlier run was about to abort it, or was aborted more than once, and
+    was listed all the same.
     """
     fate = aborted.fate
     totals.claimed += 1
+    if ghost and fate is AbortFate.ABORTED:
+        totals.more[GHOSTS_DUE] += 1
+        totals.note(GHOST, key, Meaning.PASSED_OVER, why=AGAIN, since=active)
+        return
     totals.freed += aborted.bytes_freed
     totals.more["parts"] += aborted.parts
     if fate is AbortFate.KEPT:
@@ -155,11 +181,12 @@ CLASSES: Mapping[str, str] = {
     "gone, and its key has an object": (
         "the same, and there is an object: as a rule, its client completed it"
     ),
-    "parts left": "aborted, and parts are still listed. The next run takes them",
+    "parts left": "aborted, and parts are still listed. It is tried again as what failed",
     "failed": "storage refused this one, with its reason; the others went on",
     "ghost": (
-        "it was not there when an earlier run asked for it, and is listed all the same. Where "
-        "nothing else goes, the pass is no sweep and has a `finding`"
+        "it was not there when an earlier run asked for it, or was aborted twice with success, and "
+        "is listed all the same. With parts it is tried again later and later, and `swept` is "
+        "false. Where nothing else goes, the pass is no sweep and has a `finding`"
     ),
     "parts not readable": "storage did not list its parts, so nothing was decided",
     "unanswered": "no answer came to the abort: it may be gone",

@@ -14,11 +14,16 @@ from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
+    AGAIN,
     ENDED,
+    GHOSTS_DUE,
     REFERENCED,
     UNDATED,
+    WENT,
     WOULD_ABORT,
     as_item,
+    came_late,
+    comes_back,
     detail_of,
     gone,
 )
@@ -68,6 +73,7 @@ class Sweep:
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
         self._setbacks = Setbacks(context, storage.entry)
         self._again: list[Due] = []
+        self._met: list[bytes] = []
         self._listed = 0
         self._finding: str | None = None
 
@@ -149,7 +155,7 @@ class Sweep:
                 self._finding = self._not_listed(known)
         self._take_again(aborts)
         if self._books.stopped is None:
-            self._setbacks.forget_old()
+            self._setbacks.forget_old(now, self._met, WENT)
 
     def _not_listed(self, known: KnownUploads) -> str | None:
         """Why an empty listing says nothing: the server has uploads that it does not list."""
@@ -215,10 +221,15 @@ class Sweep:
         fresh: list[Due] = []
         for it in due:
             setback = known.get(as_item(it.upload))
-            if setback is None:
+            if setback is not None:
+                self._met.append(as_item(it.upload))
+            if setback is None or came_late(setback):
                 fresh.append(it)
             elif setback.not_before <= self._now and len(self._again) < MOST_AGAIN:
                 self._again.append(it)
+            elif comes_back(setback):
+                self._books.totals.more[GHOSTS_DUE] += 1
+                aborts.defer([it], GHOST, Meaning.PASSED_OVER)
             else:
                 aborts.defer([it], WAITS, Meaning.PASSED_OVER)
         return fresh
@@ -305,8 +316,11 @@ class Sweep:
         parts = [did]
         if referenced := totals.classes[REFERENCED]:
             parts.append(f"{referenced:,} stay because a row names their key")
-        if left := totals.left + totals.passed_over - totals.classes[UNDATED]:
+        ghosts = totals.more[GHOSTS_DUE]
+        if left := totals.left + totals.passed_over - totals.classes[UNDATED] - ghosts:
             parts.append(f"{left:,} are left because storage refused")
+        if ghosts:
+            parts.append(f"of {ghosts:,} {AGAIN}")
         if self._books.stopped is not None:
             parts.append(f"it stopped because of {self._books.stopped}")
         if self._finding is not None:
@@ -316,8 +330,9 @@ class Sweep:
     def _nothing_worked(self) -> str | None:
         """A run in which every item failed has failed."""
         totals = self._books.totals
-        # Of what has no date nobody knows whether it is due.
-        failed = totals.left + totals.passed_over - totals.classes[WAITS] - totals.classes[UNDATED]
+        # Of what has no date nobody knows whether it is due; ghosts are the finding.
+        known = totals.classes[WAITS] + totals.classes[UNDATED] + totals.more[GHOSTS_DUE]
+        failed = totals.left + totals.passed_over - known
         worked = gone(totals) + totals.classes[WOULD_ABORT]
         if not totals.left:
             # Nothing was to be aborted: that parts were read at all shows that it works.

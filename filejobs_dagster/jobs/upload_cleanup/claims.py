@@ -17,6 +17,7 @@ from filejobs_dagster.jobs.upload_cleanup.statements import (
     FIRST_ID,
     LEAVE,
     OLDEST_LEFT,
+    PAUSED,
     RETAIN,
     TAKE_OVER,
 )
@@ -63,20 +64,51 @@ class Span:
 
 
 def claim(
-    cursor: psycopg.Cursor[TupleRow], span: Span, size: int, run_id: str, request: Request
+    cursor: psycopg.Cursor[TupleRow],
+    span: Span,
+    size: int,
+    run_id: str,
+    request: Request,
+    *,
+    again: bool = False,
 ) -> list[Upload]:
-    """Claim up to `size` rows that nobody else holds, those first that are due the longest."""
-    cursor.execute(CLAIM, {**span.values, "size": size, "run": run_id, "lease": request.lease})
+    """Claim up to `size` rows that nobody else holds, those first that are due the longest.
+
+    Args:
+        cursor: In a transaction that writes.
+        span: Which rows.
+        size: The most to claim.
+        run_id: Who claims.
+        request: How long the claim lasts.
+        again: Those that failed before and whose pause is over, instead of those that never did.
+    """
+    values = {"size": size, "run": run_id, "lease": request.lease, "again": again}
+    cursor.execute(CLAIM, {**span.values, **values})
     return [Upload(*row) for row in cursor.fetchall()]
 
 
 def candidates(
-    cursor: psycopg.Cursor[TupleRow], span: Span, size: int, after: Upload | None
+    cursor: psycopg.Cursor[TupleRow],
+    span: Span,
+    size: int,
+    after: Upload | None,
+    *,
+    again: bool = False,
 ) -> list[Upload]:
     """The rows that a claim would win, without claiming them."""
     last = (BEGINNING, FIRST_ID) if after is None else (after.due, after.id)
-    cursor.execute(CANDIDATES, {**span.values, "size": size, "after": last[0], "after_id": last[1]})
+    values = {"size": size, "after": last[0], "after_id": last[1], "again": again}
+    cursor.execute(CANDIDATES, {**span.values, **values})
     return [Upload(*row) for row in cursor.fetchall()]
+
+
+def paused(cursor: psycopg.Cursor[TupleRow], span: Span, size: int) -> list[tuple[str, str]]:
+    """Keys of rows that are due and wait, since they failed before, each with a sentence."""
+    cursor.execute(PAUSED, {**span.values, "size": size})
+    return [
+        (key, f"failed {attempts} times ({reason}), tried again after {not_before}")
+        for key, attempts, not_before, reason in cursor.fetchall()
+    ]
 
 
 def any_due(cursor: psycopg.Cursor[TupleRow], span: Span) -> bool:
@@ -94,7 +126,7 @@ def oldest_left(cursor: psycopg.Cursor[TupleRow], span: Span) -> datetime | None
 
 def take_over(
     cursor: psycopg.Cursor[TupleRow], run_id: str, cutoff: datetime, max_attempts: int
-) -> list[tuple[UUID, str, bool]]:
+) -> list[tuple[UUID, str, bool, bool]]:
     """Free the rows that abandoned runs had claimed. Only for the holder of the job's lock.
 
     Args:
@@ -104,10 +136,10 @@ def take_over(
         max_attempts: So many make a dead letter.
 
     Returns:
-        Id, key, and whether the row is a dead letter now.
+        Id, key, whether the row is a dead letter now, and whether it had failed before.
     """
     cursor.execute(TAKE_OVER, {"run": run_id, "cutoff": cutoff, "max_attempts": max_attempts})
-    return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
+    return [(row[0], row[1], row[2], row[3]) for row in cursor.fetchall()]
 
 
 def clean(cursor: psycopg.Cursor[TupleRow], outcomes: Sequence[tuple[Upload, str]]) -> set[UUID]:

@@ -10,12 +10,14 @@ from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.jobs.collecting.detail import HELD
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.setbacks import WAITS, Setbacks, as_item
 from filejobs_dagster.jobs.upload_cleanup.claims import (
     Span,
     any_due,
     candidates,
     claim,
     oldest_left,
+    paused,
     take_over,
 )
 from filejobs_dagster.jobs.upload_cleanup.detail import (
@@ -30,7 +32,7 @@ from filejobs_dagster.jobs.upload_cleanup.detail import (
 from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.reconciliation import Reconciliation
 from filejobs_dagster.jobs.upload_cleanup.removal import Batch
-from filejobs_dagster.jobs.upload_cleanup.statements import left
+from filejobs_dagster.jobs.upload_cleanup.statements import PLACE, left
 from filejobs_dagster.ledger.words import EVERYTHING
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
@@ -58,6 +60,7 @@ class Cleanup:
         self._storage = storage
         totals = Totals(live=context.live)
         self._books = Bookkeeping(context, totals, detail_of, bucket=storage.bucket)
+        self._setbacks = Setbacks(context, PLACE)
         self._ends_at = time.monotonic() + request.max_runtime.total_seconds()
 
     def run(self) -> Outcome:
@@ -71,11 +74,18 @@ class Cleanup:
         # A backlog above the limit must not keep uncertain uploads from being asked about.
         if self._context.window.everything and self._books.stopped in (None, LIMIT):
             Reconciliation(
-                self._context, self._request, self._storage, self._books, self._ends_at
+                self._context,
+                self._request,
+                self._storage,
+                self._books,
+                self._setbacks,
+                self._ends_at,
             ).run(cutoff)
             if self._context.live and self._books.stopped is None:
                 # What has just been resolved to cleanup, or released.
                 self._work(span)
+        if self._books.stopped is None:
+            self._setbacks.forget_old()
         return self._outcome(span)
 
     def _take_over(self, cutoff: datetime) -> None:
@@ -88,9 +98,13 @@ class Cleanup:
                 self._books.event(
                     "upload.dead_letter", upload=str(row), storage_key=key, reason="abandoned"
                 )
-                for row, key, dead in rows
+                for row, key, dead, _ in rows
                 if dead
             )
+            # Whose worker dies each time waits as after any other failure.
+            why = "the run that had claimed it ended without a result"
+            again = {as_item(row): why for row, _, dead, before in rows if before and not dead}
+            self._setbacks.write(cursor, again, [as_item(row) for row, _, dead, _ in rows if dead])
         if rows:
             self._context.log.warning(
                 "%d uploads were claimed by a run that ended without a result; they are free "
@@ -105,10 +119,22 @@ class Cleanup:
             for seen in self._seen(span):
                 self._report(seen)
             return
-        batch = Batch(self._context, self._request, self._storage, self._books, self._manner())
-        for rows in self._claimed(span):
-            batch.run(rows)
-            self._say()
+        batch = Batch(
+            self._context,
+            self._request,
+            self._storage,
+            self._books,
+            self._setbacks,
+            self._manner(),
+        )
+        for again in (False, True):
+            for rows in self._claimed(span, again=again):
+                batch.run(rows)
+                self._say()
+        if self._books.stopped is None:
+            with self._books.reading() as cursor:
+                if any_due(cursor, span):
+                    self._books.stopped = self._why_not_all()
 
     def _manner(self) -> Manner:
         """In which manner this bucket removes; nothing is tried out."""
@@ -121,16 +147,20 @@ class Cleanup:
         except VersioningUnknown as error:
             raise JobFailed(f"{error} Nothing was claimed.") from error
 
-    def _claimed(self, span: Span) -> Iterator[list[Upload]]:
+    def _claimed(self, span: Span, *, again: bool) -> Iterator[list[Upload]]:
         """Batches of claimed rows, until nothing is due or a limit says stop."""
         while (room := self._room()) > 0 and time.monotonic() < self._ends_at:
-            rows = trying_again(self._claim, span, min(room, self._request.batch_size))
+            size = min(room, self._request.batch_size)
+            rows = trying_again(self._claim, span, size, again=again)
             if not rows:
                 return
             yield rows
-        with self._books.reading() as cursor:
-            if any_due(cursor, span):
-                self._books.stopped = LIMIT if self._room() <= 0 else MAX_RUNTIME
+
+    def _why_not_all(self) -> str | None:
+        """Which limit was reached; None: what is still due is held by another session."""
+        if self._room() <= 0:
+            return LIMIT
+        return MAX_RUNTIME if time.monotonic() >= self._ends_at else None
 
     def _say(self) -> None:
         """One line of progress."""
@@ -143,14 +173,20 @@ class Cleanup:
         )
 
     def _room(self) -> int:
-        return self._request.limit - self._books.totals.claimed
+        """How much of the limit is left; what failed does not use it up."""
+        return self._request.limit - self._settled()
 
-    def _claim(self, span: Span, size: int) -> list[Upload]:
+    def _settled(self) -> int:
+        """Rows whose object is gone, or is another's, or is kept by a lock."""
+        return sum(self._books.totals.classes[fate] for fate in (*CLEANED, RETAINED))
+
+    def _claim(self, span: Span, size: int, *, again: bool) -> list[Upload]:
         """Rows, progress and the intent: one transaction."""
         self._context.prove_alive()
         self._books.batch += 1
         with self._books.writing() as (cursor, totals, events):
-            rows = claim(cursor, span, size, self._context.identity.run_id, self._request)
+            run_id = self._context.identity.run_id
+            rows = claim(cursor, span, size, run_id, self._request, again=again)
             totals.scanned += len(rows)
             totals.claimed += len(rows)
             # Until their result is written nobody knows: a run killed in between leaves them.
@@ -168,23 +204,25 @@ class Cleanup:
     # A dry run ---------------------------------------------------------------------------------
 
     def _seen(self, span: Span) -> Iterator[list[Upload]]:
-        after: Upload | None = None
         done = 0
-        while done < self._request.limit and time.monotonic() < self._ends_at:
-            size = min(self._request.batch_size, self._request.limit - done)
-            with self._books.reading() as cursor:
-                rows = candidates(cursor, span, size, after)
-            if not rows:
-                return
-            done += len(rows)
-            after = rows[-1]
-            yield rows
-            if len(rows) < size:
-                return
-        with self._books.reading() as cursor:
-            if candidates(cursor, span, 1, after):
-                reached = done >= self._request.limit
-                self._books.stopped = LIMIT if reached else MAX_RUNTIME
+        for again in (False, True):
+            after: Upload | None = None
+            while done < self._request.limit and time.monotonic() < self._ends_at:
+                size = min(self._request.batch_size, self._request.limit - done)
+                with self._books.reading() as cursor:
+                    rows = candidates(cursor, span, size, after, again=again)
+                done += len(rows)
+                if rows:
+                    after = rows[-1]
+                    yield rows
+                if len(rows) < size:
+                    break
+            else:
+                with self._books.reading() as cursor:
+                    if candidates(cursor, span, 1, after, again=again):
+                        reached = done >= self._request.limit
+                        self._books.stopped = LIMIT if reached else MAX_RUNTIME
+                        return
 
     def _report(self, rows: Sequence[Upload]) -> None:
         """What would happen, and no mutating call."""
@@ -225,19 +263,21 @@ class Cleanup:
                 self._request.max_runtime, "one upload, although some are due"
             )
         with self._books.reading() as cursor:
+            totals = self._books.totals
             if self._context.live and self._books.stopped is None:
                 # Every claim has passed these by, and nothing was written of them.
-                for row in candidates(cursor, span, MOST_COUNTED, None):
-                    self._books.totals.note(HELD, row.key, Meaning.PASSED_OVER)
+                for again in (False, True):
+                    for row in candidates(cursor, span, MOST_COUNTED, None, again=again):
+                        totals.note(HELD, row.key, Meaning.PASSED_OVER)
+            for key, why in paused(cursor, span, MOST_COUNTED):
+                totals.note(WAITS, key, Meaning.PASSED_OVER, why=why)
             of_window = oldest_left(cursor, span)
             oldest = oldest_left(cursor, Span.of(EVERYTHING, span.cutoff))
             standing: dict[str, Any] = left(cursor, most=MOST_COUNTED)
-        totals = self._books.totals
-        went = sum(totals.classes[fate] for fate in (*CLEANED, RETAINED) if fate != SUPERSEDED)
         return self._books.outcome(
             oldest_left=oldest,
             unswept=of_window is not None,
-            went=went,
+            went=self._settled() - totals.classes[SUPERSEDED],
             dropped=dropped(totals),
             error=self._nothing_worked(),
             cutoff=span.cutoff.isoformat(),

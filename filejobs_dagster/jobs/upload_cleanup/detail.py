@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
+from filejobs_dagster.jobs.setbacks import WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ MEANS = {
         (RETAINED, NOW_UNCERTAIN, RESOLVED_STORED, RESOLVED_CLEANUP, LOCK_OVER), Meaning.MOVED
     ),
     UNSEEN: Meaning.PASSED_OVER,
+    WAITS: Meaning.PASSED_OVER,
     **dict.fromkeys((CLAIM_LOST, STILL_UNCERTAIN, STILL_RETAINED), Meaning.STAYS),
 }
 """What the classes mean; the others are left, and whatever the gate kept is passed over."""
@@ -119,7 +121,10 @@ FIELDS: Mapping[str, str] = {
         "about them"
     ),
     "taken_over": "live: rows that a run without a result had claimed",
-    "untouched": "live: rows that were tried in vain, and those that another session holds",
+    "untouched": (
+        "live: rows that were tried in vain, those that wait after a failure, and those that "
+        "another session holds"
+    ),
     "bytes_freed": "live: bytes of objects and parts that are gone",
     "would_collect; would_free_bytes": (
         "dry: what a live run would have removed, as far as it can be seen"
@@ -157,6 +162,11 @@ CLASSES: Mapping[str, str] = {
     "cannot be looked at": (
         "Row cleanup, bytes there. A HEAD answers 400 or 403: a customer's key, a KMS key, or "
         "`s3:GetObject` is missing. Tried again later and later"
+    ),
+    WAITS: (
+        "Row cleanup, bytes perhaps there. It was tried in vain before; again after a pause that "
+        "doubles, from 5 minutes to a day, behind all others, and without using up `limit`. The "
+        "table `setback` has the reason, and without its row there it is tried at once"
     ),
     "dead letter": "Row cleanup, dead, bytes perhaps there. The same, for the last time",
     "kept: …": (

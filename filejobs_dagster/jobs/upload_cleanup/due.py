@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.jobs.upload_cleanup.statements import no_pause
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
@@ -13,20 +14,24 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+_NO_PAUSE = no_pause("(SELECT clock_timestamp())")
+
 # Sub-selects, evaluated once: a volatile function cannot be an index condition.
-_DUE = """
+_DUE = f"""
 SELECT (SELECT count(*)
           FROM (SELECT FROM upload
                  WHERE state = 'cleanup' AND dead_at IS NULL
                    AND NOT legal_hold
                    AND (retained_until IS NULL OR retained_until <= (SELECT clock_timestamp()))
                    AND next_attempt_at <= (SELECT clock_timestamp())
+                   AND {_NO_PAUSE}
                  ORDER BY next_attempt_at, id
                  LIMIT %(most)s) AS cleanup),
        (SELECT count(*)
           FROM (SELECT FROM upload
                  WHERE state = 'uncertain'
                    AND next_attempt_at <= (SELECT clock_timestamp())
+                   AND {_NO_PAUSE}
                  ORDER BY next_attempt_at, id
                  LIMIT %(most)s) AS uncertain),
        (SELECT count(*)
@@ -41,8 +46,9 @@ SELECT (SELECT count(*)
                    AND coalesce(next_attempt_at, retained_until, collectable_at)
                        <= (SELECT clock_timestamp())
                    AND (retained_until IS NULL OR retained_until <= (SELECT clock_timestamp()))
+                   AND {_NO_PAUSE}
                  LIMIT %(most)s) AS retained)
-"""
+"""  # noqa: S608 (our own text)
 
 
 @dataclass(frozen=True)

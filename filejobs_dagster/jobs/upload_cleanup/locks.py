@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.jobs.setbacks import as_item
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
 from filejobs_dagster.jobs.upload_cleanup.claims import within_calendar
 from filejobs_dagster.jobs.upload_cleanup.detail import LOCK_OVER, MEANS, STILL_RETAINED
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.rows import Retained
     from filejobs_dagster.objects.heads import CloseSighting
@@ -26,12 +28,18 @@ class Locks:
     """Looks at locks again; a look is no attempt."""
 
     def __init__(
-        self, context: RunContext, request: Request, storage: Storage, books: Bookkeeping
+        self,
+        context: RunContext,
+        request: Request,
+        storage: Storage,
+        books: Bookkeeping,
+        setbacks: Setbacks,
     ) -> None:
         self._context = context
         self._request = request
         self._storage = storage
         self._books = books
+        self._setbacks = setbacks
 
     def look(self, rows: Sequence[Retained], cutoff: datetime) -> None:
         """Send those back to cleanup whose lock is over, and give the others their next date.
@@ -83,11 +91,9 @@ class Locks:
                     **again,
                 },
             )
+            why = "whether the lock is over could not be seen"
             cursor.execute(
-                statements.RETAINED_UNSEEN,
-                {
-                    "ids": [row.id for row in unseen],
-                    "reason": "whether the lock is over could not be seen",
-                    **again,
-                },
+                statements.RETAINED_UNSEEN, {"ids": [row.id for row in unseen], "reason": why}
             )
+            told = [as_item(row.id) for row in (*over, *(row for row, _ in locked))]
+            self._setbacks.write(cursor, {as_item(row.id): why for row in unseen}, told)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.jobs.setbacks import as_item
 from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
 from filejobs_dagster.jobs.upload_cleanup.detail import (
     MEANS,
@@ -32,8 +34,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    import psycopg
+    from psycopg.rows import TupleRow
+
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.verdicts import PartsSeen, Verdict
     from filejobs_dagster.objects.heads import CloseSighting, Present
@@ -51,12 +57,14 @@ class Reconciliation:
         request: Request,
         storage: Storage,
         books: Bookkeeping,
+        setbacks: Setbacks,
         ends_at: float,
     ) -> None:
         self._context = context
         self._request = request
         self._storage = storage
         self._books = books
+        self._setbacks = setbacks
         self._ends_at = ends_at
 
     def run(self, cutoff: datetime) -> None:
@@ -70,7 +78,7 @@ class Reconciliation:
             self._mark_silent(before, cutoff)
         else:
             self._report_silent(before)
-        locks = Locks(self._context, self._request, self._storage, self._books)
+        locks = Locks(self._context, self._request, self._storage, self._books, self._setbacks)
         try:
             for uncertain in self._pages(statements.UNCERTAIN, Uncertain, cutoff):
                 self._resolve(uncertain, cutoff)
@@ -156,6 +164,7 @@ class Reconciliation:
                 for statement, values in self._writes(verdicts):
                     cursor.execute(statement, {"cutoff": cutoff, **values})
                     came_to.update((row[0], row[1]) for row in cursor.fetchall())
+                self._remember(cursor, verdicts, set(came_to))
             for row, verdict in verdicts:
                 totals.scanned += 1
                 state = came_to.get(row.id) if self._context.live else _would_be(row, verdict)
@@ -177,6 +186,21 @@ class Reconciliation:
                             why=sanitize(why),
                         )
                     )
+
+    def _remember(
+        self,
+        cursor: psycopg.Cursor[TupleRow],
+        verdicts: Sequence[tuple[Uncertain, Verdict]],
+        written: set[UUID],
+    ) -> None:
+        """Storage that did not say is a failure as any other; what it did say ends the pauses."""
+        failed = {
+            as_item(row.id): sanitize(it.why, limit=500)
+            for row, it in verdicts
+            if row.id in written and isinstance(it, IsOpen) and it.again is None
+        }
+        seen = [as_item(row.id) for row, _ in verdicts]
+        self._setbacks.write(cursor, failed, [item for item in seen if item not in failed])
 
     def _writes(
         self, verdicts: Sequence[tuple[Uncertain, Verdict]]
@@ -201,7 +225,7 @@ class Reconciliation:
                 statements.STILL_UNCERTAIN,
                 {
                     **_as_seen([row for row, _ in still]),
-                    "agains": [it.again for _, it in still],
+                    "agains": [it.again or timedelta(0) for _, it in still],
                     "reasons": [sanitize(it.why, limit=500) for _, it in still],
                 },
             )

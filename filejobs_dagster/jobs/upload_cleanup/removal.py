@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.outcomes import Outcomes, StopKind
     from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.upload_cleanup import Request, Storage
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
     from filejobs_dagster.objects.manner import Manner
@@ -48,6 +49,7 @@ class Batch:
         request: Request,
         storage: Storage,
         books: Bookkeeping,
+        setbacks: Setbacks,
         manner: Manner,
     ) -> None:
         self._context = context
@@ -55,7 +57,7 @@ class Batch:
         self._storage = storage
         self._books = books
         self._manner = manner
-        self._settling = Settling(books, request, storage.bucket)
+        self._settling = Settling(books, request, storage.bucket, setbacks)
         self._findings = Findings()
 
     def run(self, rows: Sequence[Upload]) -> None:

@@ -25,15 +25,15 @@ class UploadCleanupSettings(JobSettings):
     limit: Annotated[
         StrictInt,
         Run(
-            "Most cancelled uploads to take in this run, {least} to {most}, those first that are "
-            "due the longest. What is left is reported as truncated."
+            "Most cancelled uploads to clean up in this run, {least} to {most}, those first that "
+            "are due the longest. What is left is reported as truncated."
         ),
     ] = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
-        description="The most cancelled uploads one run takes, and the most uncertain ones that it "
-        "asks about. The rest waits for the next run.",
+        description="The most cancelled uploads one run cleans up, those that failed not counted, "
+        "and the most uncertain ones that it asks about. The rest waits for the next run.",
         examples=[10_000],
     )
     batch_size: Annotated[

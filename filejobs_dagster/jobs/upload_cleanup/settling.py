@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.book.totals import FAILED_AGAIN, KEPT, Meaning
 from filejobs_dagster.jobs.late_landings import note_never_arrived
+from filejobs_dagster.jobs.setbacks import as_item
 from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
 from filejobs_dagster.jobs.upload_cleanup.detail import (
     ALREADY_GONE,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.totals import Totals
+    from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.upload_cleanup.looking import Findings
     from filejobs_dagster.jobs.upload_cleanup.rows import Upload
     from filejobs_dagster.jobs.upload_cleanup.settings import Request
@@ -46,8 +48,11 @@ LONGEST_REASON = 500
 class Settling:
     """Settles what is known of claimed rows, each while its claim still holds."""
 
-    def __init__(self, books: Bookkeeping, request: Request, bucket: str) -> None:
+    def __init__(
+        self, books: Bookkeeping, request: Request, bucket: str, setbacks: Setbacks
+    ) -> None:
         self._books = books
+        self._setbacks = setbacks
         self._bucket = bucket
         self._request = request
 
@@ -90,7 +95,7 @@ class Settling:
         stopped: str | None,
     ) -> None:
         with self._books.writing() as (cursor, totals, events):
-            claims = _Written(cursor, self._request, findings, counts=counts)
+            claims = _Written(cursor, self._request, self._setbacks, findings, counts=counts)
             claims.leave_unanswered(unanswered)
             self._count(totals, findings, claims, unanswered)
             events.extend(self._events(findings, claims))
@@ -198,15 +203,18 @@ class _Written:
         self,
         cursor: psycopg.Cursor[TupleRow],
         request: Request,
+        setbacks: Setbacks,
         findings: Findings,
         *,
         counts: bool,
     ) -> None:
         self._cursor = cursor
+        self._setbacks = setbacks
         self._request = request
         self.held: set[UUID] = clean(cursor, findings.outcomes)
         self.dead: set[UUID] = set()
         self.held |= retain(cursor, findings.locked, request)
+        setbacks.write(cursor, {}, [as_item(row) for row in self.held])
         kept = [(row, KEPT + reason) for row, reason in findings.kept]
         self._leave([*findings.failures, *kept], counts=counts)
 
@@ -219,6 +227,9 @@ class _Written:
         left = leave(self._cursor, reasons, self._request.max_attempts, counts=counts)
         self.held |= set(left)
         self.dead |= {row for row, dead in left.items() if dead}
+        waits = {as_item(row.id): why for row, why in reasons if left.get(row.id) is False}
+        dead = [as_item(row) for row in self.dead]
+        self._setbacks.write(self._cursor, waits, dead, counts=counts)
 
 
 def _meaning(fate: str) -> Meaning:

@@ -1,7 +1,8 @@
 """Every statement that upload_cleanup sends about uploads that are claimed.
 
-Times are the database's. A row is due by `next_attempt_at`; the order is that of the partial index
-`upload_due`.
+Times are the database's. A row is due by `next_attempt_at`, which is also how long a claim keeps
+it; the order is that of the partial index `upload_due`. What failed has its pause in `setback`, as
+in every job.
 """
 
 from __future__ import annotations
@@ -10,19 +11,38 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from filejobs_dagster.jobs.setbacks import pause
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB
 from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+PLACE = "upload"
+"""Of what a setback is one."""
+
+_SETBACK = f"""
+           FROM setback
+          WHERE setback.job = '{JOB}' AND setback.place = '{PLACE}'
+            AND setback.item = convert_to(upload.id::text, 'UTF8')
+"""
+
+
+def no_pause(at: str) -> str:
+    """In SQL: the row has no pause that has not ended by a moment."""
+    return f"coalesce((SELECT setback.not_before <= {at} {_SETBACK}), true)"
+
+
+# First what never failed, and then, in a turn of its own, what did and whose pause is over.
+_TURN = f"""coalesce((SELECT %(again)s AND setback.not_before <= %(cutoff)s {_SETBACK}),
+                    NOT %(again)s)"""
+
 # A hold that somebody has written into the row counts as one of the storage does.
 # The candidates are chosen under a lock, and the claim repeats every predicate. MATERIALIZED: the
 # planner must not run a LIMIT with SKIP LOCKED more than once. What counts as not retained now must
 # still count so when the bytes go, whatever the clock says then: that is why `claimed_at` is the
 # cutoff (see `references/claims.py`).
-CLAIM = """
+CLAIM = f"""
 WITH due AS MATERIALIZED (
     SELECT id
       FROM upload
@@ -30,6 +50,7 @@ WITH due AS MATERIALIZED (
        AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
        AND next_attempt_at <= %(cutoff)s
        AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+       AND {_TURN}
      ORDER BY next_attempt_at, id
      LIMIT %(size)s
        FOR UPDATE SKIP LOCKED
@@ -48,10 +69,10 @@ UPDATE upload
    AND upload.collectable_at >= %(begins)s AND upload.collectable_at < %(ends)s
 RETURNING upload.id, storage_key, upload_id, etag, version_id, size_bytes,
           stored_at IS NOT NULL, next_attempt_at, attempts, attempts - forgiven > 1
-"""
+"""  # noqa: S608 (our own text)
 
 # What a dry run sees: the same rows, without a lock.
-CANDIDATES = """
+CANDIDATES = f"""
 SELECT id, storage_key, upload_id, etag, version_id, size_bytes,
        stored_at IS NOT NULL, next_attempt_at, attempts, attempts - forgiven > 0
   FROM upload
@@ -60,12 +81,13 @@ SELECT id, storage_key, upload_id, etag, version_id, size_bytes,
    AND next_attempt_at <= %(cutoff)s
    AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
    AND (next_attempt_at, id) > (%(after)s, %(after_id)s)
+   AND {_TURN}
  ORDER BY next_attempt_at, id
  LIMIT %(size)s
-"""
+"""  # noqa: S608 (our own text)
 
 # Not EXISTS, which would forget the order and with it the index.
-ANY_DUE = """
+ANY_DUE = f"""
 SELECT count(*) > 0
   FROM (SELECT
           FROM upload
@@ -73,9 +95,24 @@ SELECT count(*) > 0
            AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
            AND next_attempt_at <= %(cutoff)s
            AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+           AND {no_pause("%(cutoff)s")}
          ORDER BY next_attempt_at, id
          LIMIT 1) AS due
-"""
+"""  # noqa: S608 (our own text)
+
+# What is due and passed over, since its pause has not ended.
+PAUSED = f"""
+SELECT upload.storage_key, setback.attempts, setback.not_before, setback.reason
+  FROM setback
+  JOIN upload ON setback.item = convert_to(upload.id::text, 'UTF8')
+ WHERE setback.job = '{JOB}' AND setback.place = '{PLACE}'
+   AND setback.not_before > %(cutoff)s
+   AND upload.state = 'cleanup' AND upload.dead_at IS NULL
+   AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
+   AND next_attempt_at <= %(cutoff)s
+   AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+ LIMIT %(size)s
+"""  # noqa: S608 (our own text)
 
 # Results repeat the fencing number: a worker whose claim was taken over writes none. A multipart
 # upload that was noted meanwhile was not aborted: its row is not done.
@@ -99,13 +136,13 @@ RETURNING upload.id
 
 # An attempt that says nothing of the row itself (storage was away) is forgiven: an outage must not
 # make dead letters.
-LEAVE = f"""
+LEAVE = """
 UPDATE upload
    SET last_error      = failed.reason,
        claimed_at      = NULL,
        claimed_by      = NULL,
        forgiven        = upload.forgiven + CASE WHEN %(counts)s THEN 0 ELSE 1 END,
-       next_attempt_at = clock_timestamp() + {pause("upload.attempts - upload.forgiven")},
+       next_attempt_at = clock_timestamp(),
        dead_at         = CASE WHEN %(counts)s
                                AND upload.attempts - upload.forgiven >= %(max_attempts)s
                               THEN clock_timestamp() END
@@ -115,7 +152,7 @@ UPDATE upload
    AND upload.state = 'cleanup'
    AND upload.attempts = failed.attempt
 RETURNING upload.id, upload.dead_at IS NOT NULL
-"""  # noqa: S608 (our own text)
+"""
 
 # An attempt that met a lock was no failure.
 RETAIN = """
@@ -141,7 +178,7 @@ RETURNING upload.id
 # Whoever holds the job's lock is alone: a claim of another run was abandoned. Abandoned once, the
 # row is due at once; a row whose worker dies each time waits as after any other failure. What an
 # application holds locked right now is the next run's.
-TAKE_OVER = f"""
+TAKE_OVER = """
 WITH abandoned AS MATERIALIZED (
     SELECT id
       FROM upload
@@ -152,9 +189,7 @@ UPDATE upload
    SET claimed_at      = NULL,
        claimed_by      = NULL,
        last_error      = 'the run that had claimed it ended without a result: ' || claimed_by,
-       next_attempt_at = %(cutoff)s
-                         + CASE WHEN attempts - forgiven <= 1 THEN interval '0'
-                                ELSE {pause("(attempts - forgiven - 1)")} END,
+       next_attempt_at = %(cutoff)s,
        dead_at         = CASE WHEN attempts - forgiven >= %(max_attempts)s
                               THEN clock_timestamp() END
   FROM abandoned
@@ -162,8 +197,8 @@ UPDATE upload
    AND upload.state = 'cleanup'
    AND upload.dead_at IS NULL
    AND upload.claimed_by <> %(run)s
-RETURNING upload.id, storage_key, dead_at IS NOT NULL
-"""  # noqa: S608 (our own text)
+RETURNING upload.id, storage_key, dead_at IS NOT NULL, attempts - forgiven > 1
+"""
 
 OLDEST_LEFT = """
 SELECT min(collectable_at)

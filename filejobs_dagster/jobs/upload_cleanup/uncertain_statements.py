@@ -7,6 +7,8 @@ hold up all the others.
 
 from __future__ import annotations
 
+from filejobs_dagster.jobs.upload_cleanup.statements import no_pause
+
 # The writer may only be slow: it becomes uncertain, and is asked about; never cancelled.
 SILENT = """
 WITH silent AS MATERIALIZED (
@@ -36,16 +38,17 @@ SELECT count(*)
          LIMIT %(most)s) AS silent
 """
 
-UNCERTAIN = """
+UNCERTAIN = f"""
 SELECT id, storage_key, upload_id, etag, size_bytes, next_attempt_at, uncertain_since,
        activity_at, cancel_requested_at IS NOT NULL
   FROM upload
  WHERE state = 'uncertain'
    AND next_attempt_at <= %(cutoff)s
    AND (next_attempt_at, id) > (%(after)s, %(after_id)s)
+   AND {no_pause("%(cutoff)s")}
  ORDER BY next_attempt_at, id
  LIMIT %(size)s
-"""
+"""  # noqa: S608 (our own text)
 
 # The object is there. A cancel that was remembered is honoured now.
 RESOLVE_STORED = """
@@ -113,7 +116,7 @@ UPDATE upload
 RETURNING upload.id, upload.state
 """
 
-RETAINED = """
+RETAINED = f"""
 SELECT id, storage_key, version_id, coalesce(next_attempt_at, retained_until, collectable_at)
   FROM upload
  WHERE state = 'retained'
@@ -121,9 +124,10 @@ SELECT id, storage_key, version_id, coalesce(next_attempt_at, retained_until, co
    AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
    AND (coalesce(next_attempt_at, retained_until, collectable_at), id)
        > (%(after)s, %(after_id)s)
+   AND {no_pause("%(cutoff)s")}
  ORDER BY coalesce(next_attempt_at, retained_until, collectable_at), id
  LIMIT %(size)s
-"""
+"""  # noqa: S608 (our own text)
 
 LOCK_OVER = """
 UPDATE upload
@@ -150,11 +154,10 @@ UPDATE upload
 RETURNING upload.id
 """
 
-# What storage did not say is asked again later.
+# What storage did not say is asked again when its pause is over.
 RETAINED_UNSEEN = """
 UPDATE upload
-   SET next_attempt_at = clock_timestamp() + %(look_again)s,
-       last_error      = %(reason)s
+   SET last_error = %(reason)s
  WHERE id = any(%(ids)s::uuid[])
    AND state = 'retained'
 """

@@ -45,11 +45,12 @@ class IsOpen:
 
     Attributes:
         why: For the record.
-        again: When to ask again.
+        again: When to ask again; None when storage did not say, which is a failure, with the pause
+            of all failures.
     """
 
     why: str
-    again: timedelta
+    again: timedelta | None
 
 
 Verdict: TypeAlias = "IsStored | IsOver | IsOpen"
@@ -72,9 +73,9 @@ def judge(
     if isinstance(sighting, Present):
         return _judge_object(row, sighting, request)
     if not isinstance(sighting, Absent):
-        return IsOpen(f"the object could not be looked at: {sighting}", request.settle_after)
+        return IsOpen(f"the object could not be looked at: {sighting}", None)
     if isinstance(parts, StorageError):
-        return IsOpen(f"its parts could not be listed: {parts}", request.settle_after)
+        return IsOpen(f"its parts could not be listed: {parts}", None)
     newest = None if parts is None else parts.newest
     quiet_since = row.active if newest is None else max(row.active, newest)
     has_parts = parts is not None and not row.cancelled

@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "reason": "silent",
     "most": 1000,
     "writing_limit": timedelta(days=7),
+    "again": False,
 }
 
 

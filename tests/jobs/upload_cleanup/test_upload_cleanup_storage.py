@@ -11,6 +11,7 @@ import pytest
 
 from filejobs_dagster.objects import client as client_module
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.postgres.migrate import shipped
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads, events
 from tests.objects.scripted import Answer, Request, ScriptedS3, errors, result, scripted_s3
 
@@ -106,13 +107,15 @@ class Scene:
         self.store.parts[provider_id] = parts
         return upload
 
-    def refusing(self, poison: Begun) -> Callable[[Request], Answer | None]:
-        """A store that refuses one key, and says so inside a 200."""
+    def refusing(self, *poison: Begun) -> Callable[[Request], Answer | None]:
+        """A store that refuses some keys, and says so inside a 200."""
+        poisoned = {it.key for it in poison}
 
         def refuse(request: Request) -> Answer:
-            fine = [key for key in request.named_keys() if key != poison.key]
+            named = request.named_keys()
+            fine = [key for key in named if key not in poisoned]
             self.store.objects.difference_update(fine)
-            refused = {poison.key: "AccessDenied"} if poison.key in request.named_keys() else {}
+            refused = {key: "AccessDenied" for key in named if key in poisoned}
             return Answer(body=result(deleted=fine, refused=refused))
 
         return on_delete(refuse)
@@ -243,6 +246,58 @@ def test_one_poison_item_does_not_hold_up_the_others_and_becomes_a_dead_letter(
     assert quiet.detail["oldest_left"] is not None
 
 
+def test_what_fails_uses_up_no_limit_and_is_tried_behind_all_others(scene: Scene) -> None:
+    poison = [scene.cancelled() for _ in range(3)]
+    fine = [scene.cancelled() for _ in range(5)]
+    scene.store.fault = scene.refusing(*poison)
+
+    first = scene.clean(limit=3, batch_size=5)
+    assert first.detail["classes"] == {"left for later": 3, "deleted": 3}
+    assert (first.detail["truncated"], first.detail["swept"]) == (True, False)
+
+    scene.uploads.due_now()
+    second = scene.clean(limit=2, batch_size=2)
+    assert second.detail["classes"] == {"deleted": 2}, "what never failed comes first"
+    assert second.detail["stopped_reason"] == "limit"
+    assert {scene.uploads.state(it) for it in fine} == {"cleaned"}
+    assert [scene.uploads.row(it)["attempts"] for it in poison] == [1, 1, 1]
+
+
+def test_a_pause_that_an_older_version_wrote_goes_on_where_all_pauses_are(scene: Scene) -> None:
+    waits, works = scene.cancelled(), scene.cancelled()
+    long = "next_attempt_at = clock_timestamp() + interval '9 hours', attempts = 4"
+    scene.uploads.change(waits, f"{long}, last_error = 'AccessDenied'")
+    scene.uploads.change(works, f"{long}, claimed_by = 'a run', claimed_at = now()")
+
+    [moves] = [each for each in shipped() if each.name.endswith("upload_setback.sql")]
+    scene.installation.execute(moves.text)
+
+    [(item, attempts, reason)] = scene.installation.execute(
+        "SELECT convert_from(item, 'UTF8'), attempts, reason FROM setback"
+    )
+    assert (item, attempts, reason) == (str(waits.id), 4, "AccessDenied")
+    assert scene.clean(mode="dry").detail["classes"] == {"waits after a failure": 1}
+    scene.installation.execute("DELETE FROM setback")
+    assert scene.clean(mode="dry").detail["classes"] == {"would collect": 1}, "the claim lasts"
+
+
+def test_an_uncertain_upload_that_cannot_be_looked_at_waits_as_everything_that_fails(
+    scene: Scene,
+) -> None:
+    odd = scene.uploads.begin()
+    scene.uploads.call("mark_uncertain", odd.id, "a timeout")
+    scene.store.fault = lambda it: Answer(500) if odd.key in it.path else None
+
+    for attempts in (1, 2):
+        assert scene.clean().detail["classes"] == {"still uncertain": 1}
+        assert scene.clean().scanned == 0
+        assert scene.installation.value("SELECT attempts FROM setback") == attempts
+        scene.uploads.due_now()
+    scene.store.fault = lambda _request: None
+    assert scene.clean().detail["classes"] == {"still uncertain": 1}, "there is no object yet"
+    assert scene.installation.value("SELECT count(*) FROM setback") == 0, "but an answer"
+
+
 def test_a_few_poison_items_alone_become_dead_letters_and_hold_up_no_question(
     scene: Scene,
 ) -> None:
@@ -285,15 +340,17 @@ def test_a_right_that_is_missing_makes_no_dead_letters(
 
 def test_no_number_of_attempts_makes_a_pause_that_no_interval_can_hold(scene: Scene) -> None:
     refused, abandoned = scene.cancelled(), scene.cancelled()
-    for upload in (refused, abandoned):
-        scene.uploads.change(upload, "attempts = 500")
+    scene.store.fault = scene.refusing(refused, abandoned)
+    assert scene.clean().detail["classes"] == {"left for later": 2}
+    scene.installation.execute("UPDATE setback SET attempts = 500")
+    scene.uploads.due_now()
     scene.uploads.claimed_by_another(abandoned)
-    scene.store.fault = scene.refusing(refused)
 
-    assert scene.clean(max_attempts=1000).detail["classes"] == {"left for later": 1}
+    classes = scene.clean(max_attempts=1000).detail["classes"]
+    assert classes == {"left for later": 1, "waits after a failure": 1}
 
     pauses = scene.installation.execute(
-        "SELECT next_attempt_at > clock_timestamp() + interval '11 hours' FROM upload"
+        "SELECT not_before > clock_timestamp() + interval '11 hours' FROM setback"
     )
     assert pauses == [(True,), (True,)]
 
@@ -308,21 +365,17 @@ def test_the_pause_grows_up_to_the_cap_and_is_never_the_same(scene: Scene) -> No
         scene.clean()
         pauses.append(
             scene.installation.value(
-                "SELECT extract(epoch FROM next_attempt_at - clock_timestamp())::float"
-                " FROM upload WHERE id = %s",
-                (upload.id,),
+                "SELECT extract(epoch FROM not_before - clock_timestamp())::float FROM setback"
             )
         )
     for attempt, pause in enumerate(pauses):
         full = 300 * 2**attempt
         assert full / 2 - 5 <= pause <= full
-    scene.uploads.change(upload, "attempts = 30, dead_at = NULL")
+    scene.installation.execute("UPDATE setback SET attempts = 30")
     scene.uploads.due_now()
     scene.clean(max_attempts=100)
     capped = scene.installation.value(
-        "SELECT extract(epoch FROM next_attempt_at - clock_timestamp())::float"
-        " FROM upload WHERE id = %s",
-        (upload.id,),
+        "SELECT extract(epoch FROM not_before - clock_timestamp())::float FROM setback"
     )
     assert 12 * 3600 - 5 <= capped <= 24 * 3600
 

@@ -115,6 +115,7 @@ class Uploads:
             "UPDATE upload SET next_attempt_at = clock_timestamp() - interval '1 second'"
             " WHERE state IN ('cleanup', 'uncertain', 'retained')"
         )
+        self.installation.execute("UPDATE setback SET not_before = clock_timestamp()")
 
     def claimed_by_another(self, upload: Begun) -> None:
         """What a worker that has taken the row over did to it."""
