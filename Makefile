@@ -26,7 +26,7 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test bench thorough conformance browser lint check constraints clean ready
+.PHONY: help demo dev up test bench thorough conformance browser lint check constraints clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
@@ -46,6 +46,10 @@ demo: ready ## Show a collector at work on a database and a bucket made for it, 
 
 dev: ready ## Open the web UI on the demo's data; Ctrl-C stops the UI.
 	@$(BIN)/filejobs dev $(ARGS)
+
+up: ## Start the containers, for a trial unless .env says otherwise: web UI on port 3000.
+	@deploy/prepare.sh
+	@docker compose up --build --detach --wait
 
 # pytest keeps its own bytecode of the tests, too: making it is two thirds of what collecting takes.
 test thorough conformance browser: export PYTHONDONTWRITEBYTECODE :=
