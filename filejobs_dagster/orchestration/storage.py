@@ -18,6 +18,7 @@ from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage
 
 import filejobs_dagster
+from filejobs_dagster.variables import VariableUnusable, variable
 
 CHECKOUT = Path(filejobs_dagster.__file__).parents[1]
 FOLDER = ".filejobs-dagster"
@@ -41,15 +42,18 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
             click.ClickException: There is no address, and this is not a checkout that only tries;
                 Dagster's commands print its one sentence.
         """
-        variable = config_value["postgres_url"]["env"]
-        url = os.environ.get(variable, "").strip()
+        name = config_value["postgres_url"]["env"]
+        try:
+            url = (variable(name, os.environ) or "").strip()
+        except VariableUnusable as error:
+            raise click.ClickException(str(error)) from None
         if url:
             return DagsterPostgresStorage(postgres_url=url, inst_data=inst_data)
         home = os.environ.get("DAGSTER_HOME", "").strip()
         if home or not (CHECKOUT / "dagster.yaml").is_file():
             found = f" while DAGSTER_HOME is {home}" if home else ""
             raise click.ClickException(
-                f"{variable} is not set{found}: type `export {variable}=postgresql://user:password"
+                f"{name} is not set{found}: type `export {name}=postgresql://user:password"
                 "@host:5432/dagster` with the address of the database that Dagster may use."
             )
         # Not Dagster's temporary folder: no process of another command would find the runs there,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 CHECKOUT = Path(__file__).parents[2]
+ENGINE = os.environ.get("FILEJOBS_TEST_DOCKER") == "1"
 SECONDS_TO_HEALTH = 150
 LOCATIONS = (
     "{workspaceOrError{...on Workspace{locationEntries{name locationOrLoadError{__typename}}}}}"
@@ -264,8 +265,7 @@ else:
 @pytest.mark.e2e
 @pytest.mark.timeout(3000)
 @pytest.mark.skipif(
-    os.environ.get("FILEJOBS_TEST_DOCKER") != "1",
-    reason="needs Docker with compose, and its images: FILEJOBS_TEST_DOCKER=1 says that they are there",
+    not ENGINE, reason="needs Docker with compose and the images: FILEJOBS_TEST_DOCKER=1 says so"
 )
 def test_an_engine_builds_the_stack_uses_kills_upgrades_and_ends_it(tmp_path: Path) -> None:
     project = f"filejobs-test-{os.getpid()}"
