@@ -36,6 +36,7 @@ class Commands(LazyGroup):
         "hold": "filejobs_dagster.cli.hold:hold",
         "release": "filejobs_dagster.cli.hold:release",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
+        "drain": "filejobs_dagster.cli.drain:drain",
         "uploads": "filejobs_dagster.cli.uploads:app",
         "alert": "filejobs_dagster.cli.alert:alert",
         "metrics": "filejobs_dagster.cli.metrics:metrics",
@@ -82,6 +83,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 [bold]In containers[/bold]
   filejobs live PROCESS     is code, webserver or daemon alive?
   filejobs ready PROCESS    can it do its work?
+  filejobs drain -- COMMAND replace the code server while no run is at work
 
 [bold]With every command[/bold]
   --json        what --format json says, where a command has that

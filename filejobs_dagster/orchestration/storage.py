@@ -6,6 +6,8 @@ set. A server must not start without it: its runs would stand where nobody looks
 """
 
 import os
+import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
             click.ClickException: There is no address, and this is not a checkout that only tries;
                 Dagster's commands print its one sentence.
         """
+        _heed_sigterm()
         name = config_value["postgres_url"]["env"]
         try:
             url = (variable(name, os.environ) or "").strip()
@@ -59,3 +62,14 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
         # Not Dagster's temporary folder: no process of another command would find the runs there,
         # and which folder that is no storage is told.
         return DagsterSqliteStorage(str(CHECKOUT / FOLDER))
+
+
+def _heed_sigterm() -> None:
+    """Let SIGTERM end a server that a script has started with `&`.
+
+    Such a process begins with SIGINT ignored, and Dagster handles SIGTERM as it finds SIGINT.
+    """
+    if threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    ):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)

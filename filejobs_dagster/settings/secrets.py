@@ -124,8 +124,8 @@ class Secret:
             state = "is not set" if found is None else "is empty"
             raise mistake(
                 f"the environment variable {name} {state}",
-                f"set {name}, or {name}_FILE to the path of a file that holds it, for every process "
-                "that reads this file (code location, command line)",
+                f"set {name} for every process that reads this file (code location, command "
+                f"line), or {name}_FILE to the path of a file that holds the value",
             )
         return cls(name, found)
 

@@ -247,7 +247,7 @@ class Engine:
     def records(self) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = json.loads(
             self.inside("code", "filejobs", "runs", "--format", "json")
-        )["runs"]
+        )
         return records
 
 
