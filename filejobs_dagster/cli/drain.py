@@ -69,7 +69,6 @@ def drain(
         raise typer.BadParameter("it takes no command", param_hint="--resume")
     invocation = Invocation.of(context)
     with opened_instance(invocation, "the queue is Dagster's") as instance:
-        _require_our_queue(instance)
         if resume:
             _resume(instance)
             return
@@ -80,6 +79,15 @@ def _drain(instance: dg.DagsterInstance, longest: timedelta, command: list[str])
     from filejobs_dagster.orchestration import draining  # noqa: PLC0415 (imports Dagster)
 
     held = draining.pause(instance, who())
+    if not draining.holds(instance):
+        draining.resume(instance)
+        print_error(
+            f"The queue of this instance ({type(instance.run_coordinator).__name__}) cannot be "
+            "held. Write `run_coordinator` with its limits into dagster.yaml as the project's file "
+            "has it, and nothing under `concurrency: runs:`; restart daemon and webserver, and "
+            "call this again. Nothing was done."
+        )
+        raise typer.Exit(exits.FAILED)
     code = exits.FAILED
     try:
         typer.echo(f"From now on {held}.")
@@ -129,18 +137,3 @@ def _resume(instance: dg.DagsterInstance) -> None:
     waiting = draining.runs_waiting(instance)
     was = "it was not held" if held is None else f"it was held by {held.by}"
     typer.echo(f"The queue goes on ({was}). In the queue: {waiting}.")
-
-
-def _require_our_queue(instance: dg.DagsterInstance) -> None:
-    from filejobs_dagster.orchestration.attribution import (  # noqa: PLC0415
-        AttributingRunCoordinator,
-    )
-
-    found = type(instance.run_coordinator)
-    if not issubclass(found, AttributingRunCoordinator):
-        print_error(
-            f"The queue of this instance is {found.__module__}.{found.__name__}, which cannot be "
-            "held. Write run_coordinator into dagster.yaml as the project's file has it, restart "
-            "daemon and webserver, and call this again. Nothing was done."
-        )
-        raise typer.Exit(exits.FAILED)

@@ -25,7 +25,7 @@ from dagster._serdes import ConfigurableClassData
 
 from filejobs_dagster.ledger.words import How, StartedBy
 from filejobs_dagster.orchestration import tags
-from filejobs_dagster.orchestration.draining import HeldQueue, pause_of
+from filejobs_dagster.orchestration.draining import pause_of
 
 LONGEST_NAME = 200
 """Characters of a user's name; what a header holds beyond them is cut."""
@@ -81,7 +81,9 @@ class AttributingRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
     def get_run_queue_config(self) -> RunQueueConfig:
         """The queue's limits; the daemon asks at each look. Held, it lets no run through."""
         config = super().get_run_queue_config()
-        return config if pause_of(self._instance) is None else HeldQueue(*config)
+        if pause_of(self._instance) is None:
+            return config
+        return config._replace(max_concurrent_runs=0)
 
     def submit_run(self, context: SubmitRunContext) -> dg.DagsterRun:
         """Tag the run with who asked for it, and queue it."""

@@ -8,13 +8,10 @@ whether somebody holds it. What is queued meanwhile, by schedules, backfills and
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 import dagster as dg
-from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
 
 KEY = "filejobs/drain"
 
@@ -34,15 +31,6 @@ class Pause:
 
     def __str__(self) -> str:
         return f"the queue is held by {self.by} since {self.since:%Y-%m-%d %H:%M} UTC"
-
-
-class HeldQueue(RunQueueConfig):
-    """A queue that lets nothing through, whatever dagster.yaml says under `concurrency`."""
-
-    def with_concurrency_settings(self, concurrency_settings: Mapping[str, Any]) -> RunQueueConfig:
-        """The queue with those settings, but for the number of runs."""
-        settled = super().with_concurrency_settings(concurrency_settings)
-        return settled._replace(max_concurrent_runs=0)
 
 
 def pause_of(instance: dg.DagsterInstance) -> Pause | None:
@@ -69,6 +57,12 @@ def resume(instance: dg.DagsterInstance) -> Pause | None:
     held = pause_of(instance)
     instance.daemon_cursor_storage.set_cursor_values({KEY: ""})
     return held
+
+
+def holds(instance: dg.DagsterInstance) -> bool:
+    """Whether the daemon will let nothing through, as it reads the instance's limits."""
+    queue = instance.get_concurrency_config().run_queue_config
+    return queue is not None and queue.max_concurrent_runs == 0
 
 
 def runs_at_work(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:

@@ -19,6 +19,7 @@ from filejobs_dagster.orchestration.launching import Backfill, cancel_backfill
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.locks import Lease, run_lock
+from filejobs_dagster.settings import read_settings
 from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def test_freshness_tells_which_settings_are_in_force_and_when_the_file_is_anothe
 
     assert f"has read the settings {digest}, as they stand in the file" in said()
     file.write_text(f"{before}\n# another comment\n")
-    changed = code.installation.settings().digest
+    changed = read_settings(file).require().digest
     assert changed != digest
     assert f"the file has changed since, to {changed}" in said()
     # Broken before anybody reloads: told as that, not by each job that fails.

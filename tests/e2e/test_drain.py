@@ -1,0 +1,112 @@
+"""A code server replaced with runs in the queue, and servers that a script has started."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from filejobs_dagster.orchestration import tags
+from tests.e2e.deployment import MODULE, SCRIPTS, free_port, wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.deployment import Deployment
+
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(280)]
+
+JOB = "upload_reservations"
+QUEUED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
+
+
+def launch(deployment: Deployment) -> None:
+    deployment.dagster("job", "launch", "-w", str(deployment.workspace()), "-j", JOB)
+
+
+def outcomes(deployment: Deployment) -> list[str]:
+    return sorted(run.status.value for run in deployment.runs())
+
+
+def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_new_one(
+    deployment: Deployment,
+) -> None:
+    deployment.installation.job(by_hand=True, mode="dry")
+    first = deployment.start_code_server()
+    deployment.start_daemon()
+    launch(deployment)
+    wait_until(lambda: outcomes(deployment) == ["SUCCESS"], "the first run is over", 60)
+
+    filejobs = str(SCRIPTS / "filejobs")
+    replace = deployment.installation.folder / "replace.sh"
+    go = deployment.installation.folder / "go"
+    there = deployment.installation.folder / "replaced"
+    replace.write_text(
+        f"kill {first.pid}\ntouch {there}\nwhile [ -e {there} ]; do sleep 0.2; done\n"
+    )
+    launched = deployment.start([filejobs, "drain", "--", "sh", str(replace)], "drain.log")
+    wait_until(lambda: "is held by" in deployment.log("drain.log"), "the queue is held", 60)
+    launch(deployment)
+    go.touch()
+    wait_until(there.exists, "the code server was told to end", 60)
+    wait_until(lambda: first.poll() is not None, "the code server ended", 60)
+    with deployment.instance() as instance:
+        assert instance.get_runs_count(QUEUED) == 1
+    deployment.start_code_server()
+    there.unlink()
+    assert launched.wait(60) == 0
+    wait_until(lambda: outcomes(deployment) == ["SUCCESS"] * 2, "the second run is over", 90)
+    assert "The queue goes on" in deployment.log("drain.log")
+
+
+def test_control_without_draining_a_run_meets_a_code_server_that_ends(
+    deployment: Deployment,
+) -> None:
+    """What the daemon is told then; it gives up after five times half a minute."""
+    deployment.installation.job(by_hand=True, mode="dry")
+    first = deployment.start_code_server()
+    launch(deployment)
+    first.terminate()
+    first.wait(60)
+    deployment.start_daemon()
+    with deployment.instance() as instance:
+        (run,) = instance.get_runs()
+        assert run.tags[tags.INSTALLATION] == "test"
+        wait_until(
+            lambda: "code server" in str([e.user_message for e in instance.all_logs(run.run_id)]),
+            "the daemon has tried to start the run",
+            60,
+        )
+
+
+def test_sigterm_ends_a_code_server_that_a_script_started_in_the_background(
+    deployment: Deployment,
+) -> None:
+    """A shell without job control starts what ends in `&` with SIGINT ignored."""
+    port = free_port()
+    command = [SCRIPTS / "dagster", "api", "grpc", "-h", "127.0.0.1", "-p", str(port), "-m", MODULE]
+    script = f"{' '.join(map(str, command))} & echo $! > pid; wait"
+    shell = deployment.start(["sh", "-c", script], "code-server.log")
+    folder = deployment.installation.folder
+    wait_until(
+        lambda: subprocess.run(
+            [SCRIPTS / "filejobs", "live", "code", "--port", str(port)],
+            check=False, capture_output=True,
+        ).returncode == 0,
+        "the code server serves", 90,
+    )  # fmt: skip
+    pid = int((folder / "pid").read_text())
+    subprocess.run(["kill", "-TERM", str(pid)], check=True)
+    assert shell.wait(60) in (0, 128 + signal.SIGTERM, 130)
+
+
+def test_control_dagster_alone_ignores_sigterm_then() -> None:
+    code = (
+        "import signal; from dagster._utils.interrupts import setup_interrupt_handlers as set_up;"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); set_up();"
+        "print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
