@@ -26,8 +26,14 @@ def launch(deployment: Deployment) -> None:
     deployment.dagster("job", "launch", "-w", str(deployment.workspace()), "-j", JOB)
 
 
-def outcomes(deployment: Deployment) -> list[str]:
-    return sorted(run.status.value for run in deployment.runs())
+def wait_for(deployment: Deployment, outcomes: list[str]) -> None:
+    def over() -> bool:
+        return sorted(run.status.value for run in deployment.runs()) == outcomes
+
+    try:
+        wait_until(over, f"the runs ended as {outcomes}", 90)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{deployment.log('daemon.log')}") from None
 
 
 def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_new_one(
@@ -37,7 +43,7 @@ def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_ne
     first = deployment.start_code_server()
     deployment.start_daemon()
     launch(deployment)
-    wait_until(lambda: outcomes(deployment) == ["SUCCESS"], "the first run is over", 60)
+    wait_for(deployment, ["SUCCESS"])
 
     filejobs = str(SCRIPTS / "filejobs")
     replace = deployment.installation.folder / "replace.sh"
@@ -57,7 +63,7 @@ def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_ne
     deployment.start_code_server()
     there.unlink()
     assert launched.wait(60) == 0
-    wait_until(lambda: outcomes(deployment) == ["SUCCESS"] * 2, "the second run is over", 90)
+    wait_for(deployment, ["SUCCESS", "SUCCESS"])
     assert "The queue goes on" in deployment.log("drain.log")
 
 
