@@ -49,8 +49,10 @@ def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_ne
     replace = deployment.installation.folder / "replace.sh"
     go = deployment.installation.folder / "go"
     there = deployment.installation.folder / "replaced"
+    wait = "do sleep 0.2; done"
     replace.write_text(
-        f"kill {first.pid}\ntouch {there}\nwhile [ -e {there} ]; do sleep 0.2; done\n"
+        f"while [ ! -e {go} ]; {wait}\nkill {first.pid}\ntouch {there}\n"
+        f"while [ -e {there} ]; {wait}\n"
     )
     launched = deployment.start([filejobs, "drain", "--", "sh", str(replace)], "drain.log")
     wait_until(lambda: "is held by" in deployment.log("drain.log"), "the queue is held", 180)
