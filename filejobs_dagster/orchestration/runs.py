@@ -7,7 +7,7 @@ from typing import get_args
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.execution.plan.objects import StepFailureData
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from filejobs_dagster.ledger.mirror import Ended, FinishedRun
 from filejobs_dagster.ledger.words import Mode

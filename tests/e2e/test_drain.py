@@ -83,7 +83,7 @@ def test_control_without_draining_a_run_meets_a_code_server_that_ends(
         (run,) = instance.get_runs()
         assert run.tags[tags.INSTALLATION] == "test"
         wait_until(
-            lambda: "code server" in str([e.user_message for e in instance.all_logs(run.run_id)]),
+            lambda: "code server" in str([e.message for e in instance.all_logs(run.run_id)]),
             "the daemon has tried to start the run",
             180,
         )

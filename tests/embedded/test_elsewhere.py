@@ -78,6 +78,7 @@ def test_a_unit_runs_what_the_container_runs(name: str, services: Mapping[str, A
 def test_ecs_takes_the_task_definition() -> None:
     task = json.loads((ECS / "task-code.json").read_text())
     shape = Session().get_service_model("ecs").operation_model("RegisterTaskDefinition").input_shape
+    assert shape is not None
     report = ParamValidator().validate(task, shape)
     assert not report.has_errors(), report.generate_report()
     (container,) = task["containerDefinitions"]
@@ -91,6 +92,7 @@ def test_ecs_takes_the_task_definition() -> None:
 def test_dagster_takes_the_launcher_s_config() -> None:
     document = yaml.safe_load((ECS / "dagster.yaml").read_text())
     config = document["run_launcher"]["config"]
-    done = process_config(resolve_to_config_type(EcsRunLauncher.config_type()), config)
+    schema = EcsRunLauncher.config_type()  # type: ignore[no-untyped-call]
+    done = process_config(resolve_to_config_type(schema), config)
     assert done.success, done.errors
     assert dg.__version__ == "1.13.27"

@@ -34,7 +34,7 @@ class Upstream(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        port = self.server.server_address[1]
+        port = self.connection.getsockname()[1]
         body = json.dumps({"port": port, **{k.lower(): v for k, v in self.headers.items()}})
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -9,7 +9,7 @@ import dagster as dg
 import psycopg
 import pytest
 from dagster._core.events import EngineEventData
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.ledger.swept_days import swept_days
