@@ -44,7 +44,7 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
             click.ClickException: There is no address, and this is not a checkout that only tries;
                 Dagster's commands print its one sentence.
         """
-        _heed_sigterm()
+        heed_sigterm()
         name = config_value["postgres_url"]["env"]
         try:
             url = (variable(name, os.environ) or "").strip()
@@ -64,7 +64,7 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
         return DagsterSqliteStorage(str(CHECKOUT / FOLDER))
 
 
-def _heed_sigterm() -> None:
+def heed_sigterm() -> None:
     """Let SIGTERM end a server that a script has started with `&`.
 
     Such a process begins with SIGINT ignored, and Dagster handles SIGTERM as it finds SIGINT.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from filejobs_dagster.orchestration import tags
 from tests.e2e.deployment import MODULE, SCRIPTS, free_port, wait_until
 
 if TYPE_CHECKING:
@@ -67,26 +66,6 @@ def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_ne
     assert launched.wait(180) == 0
     wait_for(deployment, ["SUCCESS", "SUCCESS"])
     assert "The queue goes on" in deployment.log("drain.log")
-
-
-def test_control_without_draining_a_run_meets_a_code_server_that_ends(
-    deployment: Deployment,
-) -> None:
-    """What the daemon is told then; it gives up after five times half a minute."""
-    deployment.installation.job(by_hand=True, mode="dry")
-    first = deployment.start_code_server()
-    launch(deployment)
-    first.terminate()
-    first.wait(180)
-    deployment.start_daemon()
-    with deployment.instance() as instance:
-        (run,) = instance.get_runs()
-        assert run.tags[tags.INSTALLATION] == "test"
-        wait_until(
-            lambda: "code server" in str([e.message for e in instance.all_logs(run.run_id)]),
-            "the daemon has tried to start the run",
-            180,
-        )
 
 
 def test_sigterm_ends_a_code_server_that_a_script_started_in_the_background(
