@@ -26,13 +26,13 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test bench thorough conformance browser lint check constraints clean ready
+.PHONY: help demo dev up test bench thorough conformance browser lint check constraints sbom vulnerabilities release clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
 	@echo
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS='|' read -r target text; do printf '  %-13s%s\n' "$$target" "$$text"; done
+		while IFS='|' read -r target text; do printf '  %-16s%s\n' "$$target" "$$text"; done
 	@echo
 	@echo 'Needed: Python 3.10 or newer with venv (on Debian: apt-get install python3-venv). The'
 	@echo 'first target installs everything else into $(VENV), PostgreSQL included.'
@@ -46,6 +46,10 @@ demo: ready ## Show a collector at work on a database and a bucket made for it, 
 
 dev: ready ## Open the web UI on the demo's data; Ctrl-C stops the UI.
 	@$(BIN)/filejobs dev $(ARGS)
+
+up: ## Start the containers, for a trial unless .env says otherwise: web UI on port 3000.
+	@deploy/prepare.sh
+	@docker compose up --build --detach --wait
 
 # pytest keeps its own bytecode of the tests, too: making it is two thirds of what collecting takes.
 test thorough conformance browser: export PYTHONDONTWRITEBYTECODE :=
@@ -91,6 +95,24 @@ constraints: ready ## Choose the newest versions that fit pyproject.toml, for Py
 		>> constraints.txt.new
 	@mv constraints.txt.new constraints.txt
 	@echo 'constraints.txt is written. `make check` installs it and tells whether it holds.'
+
+sbom: ready ## Write the bill of materials (CycloneDX) of what is installed to build/sbom.json.
+	@mkdir -p build
+	@$(BIN)/python -m tests.docs.supply > build/sbom.json
+
+# Asks the package index about each pinned package, so it runs where the network allows that.
+vulnerabilities: ready ## Look for known vulnerabilities in what constraints.txt pins.
+	@$(LIKE_PIP) $(BIN)/uv tool run pip-audit --requirement constraints.txt --no-deps --disable-pip
+
+release: ready ## Build sdist and wheel into dist, and run the demo from the wheel alone.
+	rm -rf dist
+	@$(LIKE_PIP) $(BIN)/uv build --quiet --build-constraints constraints.txt
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; $(LIKE_PIP) \
+		$(BIN)/uv venv --quiet --python $(BIN)/python "$$folder/venv"; \
+		$(BIN)/uv pip install --quiet --python "$$folder/venv/bin/python" \
+			--constraints constraints.txt "$$(ls dist/*.whl)[embedded]"; \
+		cd "$$folder" && venv/bin/filejobs demo && venv/bin/filejobs demo --stop
+	@ls dist
 
 clean: ## Remove the virtual environment, the demo's data and everything that was compiled.
 	@test ! -x $(BIN)/filejobs || $(BIN)/filejobs demo --stop

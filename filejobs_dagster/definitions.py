@@ -14,9 +14,13 @@ _looking = gc.isenabled()
 gc.disable()
 try:
     from filejobs_dagster.orchestration.build import build_definitions
+    from filejobs_dagster.orchestration.storage import heed_sigterm
     from filejobs_dagster.settings import read_settings
 finally:
     if _looking:
         gc.enable()
+
+# A code server opens no instance of its own, so it is told here.
+heed_sigterm()
 
 defs: dg.Definitions = build_definitions(read_settings())

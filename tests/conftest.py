@@ -50,7 +50,7 @@ NO_REAL_ACCOUNT = {
 }
 
 
-PROMISES = "FILEJOBS_PROMISED_"
+PROMISES = ("FILEJOBS_PROMISED_", "FILEJOBS_TEST_DOCKER")
 """What this machine is promised to have begins so; what reads it does so while it is imported."""
 
 

@@ -11,6 +11,7 @@ import typer
 
 from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.variables import VariableUnusable, variable
 
 if TYPE_CHECKING:
     from filejobs_dagster.health.answer import Answer
@@ -181,7 +182,11 @@ def _database(context: typer.Context) -> Answer:
 def _storage(timeout: timedelta) -> DagsterStorage:
     from filejobs_dagster.health.dagster_storage import DagsterStorage  # noqa: PLC0415
 
-    url = os.environ.get(STORAGE_VARIABLE, "")
+    try:
+        url = variable(STORAGE_VARIABLE, os.environ)
+    except VariableUnusable as error:
+        print_error(f"NOT OK - {error}")
+        raise typer.Exit(exits.FAILED) from None
     if not url:
         print_error(
             f"NOT OK - {STORAGE_VARIABLE} is not set, so nobody knows where Dagster keeps its "

@@ -38,6 +38,7 @@ class Commands(LazyGroup):
         "release": "filejobs_dagster.cli.hold:release",
         "restore": "filejobs_dagster.cli.restore:restore",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
+        "drain": "filejobs_dagster.cli.drain:drain",
         "uploads": "filejobs_dagster.cli.uploads:app",
         "alert": "filejobs_dagster.cli.alert:alert",
         "metrics": "filejobs_dagster.cli.metrics:metrics",
@@ -90,6 +91,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 [bold]In containers[/bold]
   filejobs live PROCESS     is code, webserver or daemon alive?
   filejobs ready PROCESS    can it do its work?
+  filejobs drain -- COMMAND replace the code server while no run is at work
 
 [bold]With every command[/bold]
   --json        what --format json says, where a command has that

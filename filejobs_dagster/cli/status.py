@@ -18,7 +18,7 @@ from filejobs_dagster.cli.completion import job_names
 from filejobs_dagster.cli.failures import expected_failure
 from filejobs_dagster.cli.invocation import Invocation, problems_text
 from filejobs_dagster.cli.output import console, print_error, print_json
-from filejobs_dagster.cli.status_document import status_document
+from filejobs_dagster.cli.status_document import SettingsInForce, status_document
 from filejobs_dagster.cli.status_table import print_besides, print_standings
 from filejobs_dagster.cli.verdict import Verdict, verdict_on
 from filejobs_dagster.cli.words import job_named, threshold_given
@@ -50,6 +50,7 @@ class View:
         now: The database's time.
         besides: What is wrong and no standing says, such as a mirror that is silent.
         explanation: More than the verdict's one line, for standard error.
+        settings: Which settings these are, by their digest, and since when.
     """
 
     installation: str
@@ -58,6 +59,7 @@ class View:
     now: datetime | None = None
     besides: tuple[Condition, ...] = ()
     explanation: str = ""
+    settings: SettingsInForce | None = None
 
 
 def status(
@@ -149,7 +151,8 @@ def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str 
         )
     settings = loaded.settings
     try:
-        return _look_into(settings, thresholds, job, invocation.secrets)
+        view = _look_into(settings, thresholds, job, invocation.secrets)
+        return replace(view, settings=SettingsInForce.of(loaded.path, settings))
     except (psycopg.Error, DatabaseUnavailable, MigrationRefused) as error:
         reason = expected_failure(error, invocation.secrets) or type(error).__name__
         return View(settings.installation, Verdict("unknown", reason), explanation=reason)
@@ -193,7 +196,12 @@ def _print(view: View, output: Format, *, check: bool) -> None:
     if output is Format.JSON:
         print_json(
             status_document(
-                view.installation, view.verdict, view.standings or (), view.now, view.besides
+                view.installation,
+                view.verdict,
+                view.standings or (),
+                view.now,
+                view.besides,
+                view.settings,
             )
         )
         return
@@ -210,3 +218,5 @@ def _print(view: View, output: Format, *, check: bool) -> None:
     if view.standings is not None and view.now is not None:
         print_standings(out, view.standings, view.now)
         print_besides(out, view.besides)
+        if view.settings is not None:
+            out.print(str(view.settings), style="dim", highlight=False, soft_wrap=True)

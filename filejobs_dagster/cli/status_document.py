@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.cli.words import instant
@@ -13,6 +15,34 @@ if TYPE_CHECKING:
     from filejobs_dagster.alerts.conditions import Condition
     from filejobs_dagster.cli.verdict import Verdict
     from filejobs_dagster.ledger.standing import Running, RunSummary, Standing
+    from filejobs_dagster.settings import Settings
+
+
+@dataclass(frozen=True)
+class SettingsInForce:
+    """Which settings a command has read; runs record the same digest as `settings`.
+
+    Attributes:
+        path: The file.
+        digest: Of its content.
+        changed_at: When the file was written, by the machine's clock.
+    """
+
+    path: Path
+    digest: str
+    changed_at: datetime
+
+    @classmethod
+    def of(cls, path: Path, settings: Settings) -> SettingsInForce | None:
+        """What was read; None where the file is gone by now."""
+        try:
+            written = path.stat().st_mtime
+        except OSError:
+            return None
+        return cls(path, settings.digest, datetime.fromtimestamp(written, timezone.utc))
+
+    def __str__(self) -> str:
+        return f"Settings {self.digest}, {self.path} of {self.changed_at:%Y-%m-%d %H:%M} UTC."
 
 
 def status_document(
@@ -21,6 +51,7 @@ def status_document(
     standings: Sequence[Standing] = (),
     now: datetime | None = None,
     besides: Sequence[Condition] = (),
+    settings: SettingsInForce | None = None,
 ) -> dict[str, Any]:
     """The whole document.
 
@@ -30,6 +61,7 @@ def status_document(
         standings: Empty when they could not be determined.
         now: The database's time of the look; None when there was none.
         besides: What is wrong and no standing says.
+        settings: Which settings were read.
     """
     return {
         "installation": installation,
@@ -41,6 +73,13 @@ def status_document(
             {"kind": each.kind, "job": each.job, "severity": each.severity, "reason": each.reason}
             for each in besides
         ],
+        "settings": None
+        if settings is None
+        else {
+            "path": str(settings.path),
+            "digest": settings.digest,
+            "changed_at": instant(settings.changed_at),
+        },
     }
 
 

@@ -16,12 +16,16 @@ from typing import Any
 import dagster as dg
 from dagster._config import Field, Noneable
 from dagster._core.run_coordinator.base import SubmitRunContext
-from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordinator
+from dagster._core.run_coordinator.queued_run_coordinator import (
+    QueuedRunCoordinator,
+    RunQueueConfig,
+)
 from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster._serdes import ConfigurableClassData
 
 from filejobs_dagster.ledger.words import How, StartedBy
 from filejobs_dagster.orchestration import tags
+from filejobs_dagster.orchestration.draining import pause_of
 
 LONGEST_NAME = 200
 """Characters of a user's name; what a header holds beyond them is cut."""
@@ -32,7 +36,7 @@ TAG: How = "tag"
 
 
 class AttributingRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
-    """Dagster's queue, which also says on each run who asked for it.
+    """Dagster's queue, which says on each run who asked for it, and which can be held.
 
     Its config is the queue's, and `user_header`: the name of the request header in which a proxy
     puts the user it has authenticated. Without it no header is read. Set it only where every way
@@ -73,6 +77,13 @@ class AttributingRunCoordinator(QueuedRunCoordinator[dg.DagsterInstance]):
     ) -> "AttributingRunCoordinator":
         """Make it from the config in `dagster.yaml`."""
         return cls(inst_data=inst_data, **config_value)
+
+    def get_run_queue_config(self) -> RunQueueConfig:
+        """The queue's limits; the daemon asks at each look. Held, it lets no run through."""
+        config = super().get_run_queue_config()
+        if pause_of(self._instance) is None:
+            return config
+        return config._replace(max_concurrent_runs=0)
 
     def submit_run(self, context: SubmitRunContext) -> dg.DagsterRun:
         """Tag the run with who asked for it, and queue it."""

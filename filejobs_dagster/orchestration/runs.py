@@ -7,6 +7,7 @@ from typing import get_args
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.execution.plan.objects import StepFailureData
+from dagster_shared.error import SerializableErrorInfo
 
 from filejobs_dagster.ledger.mirror import Ended, FinishedRun
 from filejobs_dagster.ledger.words import Mode
@@ -31,6 +32,8 @@ PAGE = 1000
 _REASONS = {
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.RUN_FAILURE,
+    # Why a run never began stands in the event beside its failure.
+    dg.DagsterEventType.ENGINE_EVENT,
 }
 
 _STOPPED = (BulkActionStatus.CANCELING, BulkActionStatus.CANCELED)
@@ -167,14 +170,19 @@ def _by(name: str | None) -> str:
 def _reason(instance: dg.DagsterInstance, run_id: str) -> str | None:
     """What Dagster's event log says of a failure: the step's own words before the run's."""
     best: str | None = None
+    beside: str | None = None
     for entry in instance.all_logs(run_id, of_type=_REASONS):
         event = entry.dagster_event
         if event is None:
             continue
         if event.event_type_value == dg.DagsterEventType.STEP_FAILURE.value:
             return _words_of(event.step_failure_data)
-        best = event.message or best
-    return best
+        if event.event_type_value == dg.DagsterEventType.ENGINE_EVENT.value:
+            cause = _innermost(event.engine_event_data.error)
+            beside = f"{event.message}: {cause}" if cause else beside
+        else:
+            best = event.message or best
+    return " ".join(said for said in (best, beside) if said) or None
 
 
 def _words_of(failure: StepFailureData) -> str | None:
@@ -182,7 +190,10 @@ def _words_of(failure: StepFailureData) -> str | None:
     said = failure.user_failure_data
     if said is not None and said.description:
         return said.description
-    error = failure.error
+    return _innermost(failure.error)
+
+
+def _innermost(error: SerializableErrorInfo | None) -> str | None:
     while error is not None and error.cause is not None:
         error = error.cause
     return None if error is None else error.message.strip()

@@ -6,6 +6,8 @@ set. A server must not start without it: its runs would stand where nobody looks
 """
 
 import os
+import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage
 
 import filejobs_dagster
+from filejobs_dagster.variables import VariableUnusable, variable
 
 CHECKOUT = Path(filejobs_dagster.__file__).parents[1]
 FOLDER = ".filejobs-dagster"
@@ -41,17 +44,32 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
             click.ClickException: There is no address, and this is not a checkout that only tries;
                 Dagster's commands print its one sentence.
         """
-        variable = config_value["postgres_url"]["env"]
-        url = os.environ.get(variable, "").strip()
+        heed_sigterm()
+        name = config_value["postgres_url"]["env"]
+        try:
+            url = (variable(name, os.environ) or "").strip()
+        except VariableUnusable as error:
+            raise click.ClickException(str(error)) from None
         if url:
             return DagsterPostgresStorage(postgres_url=url, inst_data=inst_data)
         home = os.environ.get("DAGSTER_HOME", "").strip()
         if home or not (CHECKOUT / "dagster.yaml").is_file():
             found = f" while DAGSTER_HOME is {home}" if home else ""
             raise click.ClickException(
-                f"{variable} is not set{found}: type `export {variable}=postgresql://user:password"
+                f"{name} is not set{found}: type `export {name}=postgresql://user:password"
                 "@host:5432/dagster` with the address of the database that Dagster may use."
             )
         # Not Dagster's temporary folder: no process of another command would find the runs there,
         # and which folder that is no storage is told.
         return DagsterSqliteStorage(str(CHECKOUT / FOLDER))
+
+
+def heed_sigterm() -> None:
+    """Let SIGTERM end a server that a script has started with `&`.
+
+    Such a process begins with SIGINT ignored, and Dagster handles SIGTERM as it finds SIGINT.
+    """
+    if threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    ):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)

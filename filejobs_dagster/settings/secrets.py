@@ -1,4 +1,4 @@
-"""Secrets: the file names an environment variable, and the value never leaves this object."""
+"""Secrets: the settings name an environment variable, and the value never leaves this object."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pydantic_core import CoreSchema, core_schema
 
 from filejobs_dagster.settings.problems import mistake
+from filejobs_dagster.variables import VariableUnusable, variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,13 +116,16 @@ class Secret:
                 f'validate with context={{"{ENVIRON}": os.environ}}',
             )
         environ: Mapping[str, str] = context[ENVIRON]
-        found = environ.get(name)
+        try:
+            found = variable(name, environ)
+        except VariableUnusable as error:
+            raise mistake(error.found, error.right) from None
         if found is None or not found.strip():
             state = "is not set" if found is None else "is empty"
             raise mistake(
                 f"the environment variable {name} {state}",
-                f"set {name} for every process that reads this file (code location, daemon, "
-                "web server, command line)",
+                f"set {name} for every process that reads this file (code location, command "
+                f"line), or {name}_FILE to the path of a file that holds the value",
             )
         return cls(name, found)
 

@@ -18,23 +18,87 @@ import yaml
 from filejobs_dagster.embedded.missing import installed_package
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from filejobs_dagster.embedded import EmbeddedPostgres
 
 CHECKOUT = Path(__file__).parents[2]
-DAGSTER_SERVICES = ("code", "webserver", "daemon")
+DAGSTER_SERVICES = ("code", "webserver", "daemon", "migrate", "trial")
+SERVERS = ("postgres", "store", "code", "webserver", "daemon")
 PASSWORD = 'it\'s "quoted"; $HOME :name %40'
+SECRETS = (
+    "POSTGRES_PASSWORD",
+    "DAGSTER_DATABASE_PASSWORD",
+    "FILEJOBS_DATABASE_PASSWORD",
+    "S3_ACCESS_KEY_ID",
+    "S3_SECRET_ACCESS_KEY",
+)
+
+
+class Stops(Exception):
+    """What `docker compose` says, and does nothing, when a variable is missing."""
+
+
+def filled_in(value: Any, environ: Mapping[str, str]) -> Any:
+    """A part of the compose file with its `${NAME}`, `${NAME:-else}` and `${NAME:?why}` replaced.
+
+    Raises:
+        Stops: A variable that must be there is not.
+    """
+    if isinstance(value, dict):
+        return {key: filled_in(each, environ) for key, each in value.items()}
+    if isinstance(value, list):
+        return [filled_in(each, environ) for each in value]
+    if not isinstance(value, str):
+        return value
+    # The innermost first, so that one may stand inside another.
+    innermost = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?)([-?])([^{}]*))?\}")
+    while found := innermost.search(value):
+        name, colon, kind, rest = found.groups()
+        there = name in environ and (environ[name] or not colon)
+        # A default takes effect only where it is used, and so does what it asks for.
+        if not there and kind == "?":
+            outer = re.match(r".*\$\{(\w+):-[^}]*$", value[: found.start()])
+            if outer is None or not environ.get(outer[1]):
+                raise Stops(f"{name}: {rest}")
+        put = environ.get(name, "") if there or kind != "-" else rest
+        value = value[: found.start()] + put + value[found.end() :]
+    return value.replace("$$", "$")
+
+
+def prepared(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run deploy/prepare.sh in a copy of what it needs, or again in the one that is there."""
+    if not folder.exists():
+        shutil.copytree(CHECKOUT / "deploy", folder / "deploy")
+        (folder / "deploy" / "settings" / "filejobs.yaml").unlink(missing_ok=True)
+    return subprocess.run(
+        [folder / "deploy" / "prepare.sh"], capture_output=True, text=True, check=False
+    )
+
+
+def variables_of(file: Path) -> dict[str, str]:
+    lines = file.read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 @pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
-    return loaded
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("prepared") / "checkout"
+    assert prepared(folder).returncode == 0
+    return variables_of(folder / ".env")
+
+
+@pytest.fixture(scope="module")
+def compose(environ: dict[str, str]) -> dict[str, Any]:
+    loaded = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
+    filled: dict[str, Any] = filled_in(loaded, environ)
+    return filled
 
 
 @pytest.fixture(scope="module")
 def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
     services: dict[str, dict[str, Any]] = compose["services"]
-    assert sorted(services) == sorted((*DAGSTER_SERVICES, "postgres"))
+    assert sorted(services) == sorted({*DAGSTER_SERVICES, *SERVERS})
     return services
 
 
@@ -46,37 +110,115 @@ def seconds(duration: str) -> int:
 
 
 def test_every_service_has_a_health_check_with_limits(services: dict[str, dict[str, Any]]) -> None:
-    for name, service in services.items():
-        check = service["healthcheck"]
+    for name in SERVERS:
+        check = services[name]["healthcheck"]
         assert check["test"][0] == "CMD", name
         assert seconds(check["timeout"]) <= seconds(check["interval"]), name
         assert check["retries"] >= 1, name
         assert seconds(check["start_period"]) >= 60, name
 
 
-def test_who_depends_on_whom_waits_until_that_one_is_healthy(
+def test_who_depends_on_whom_waits_until_that_one_is_healthy_or_done(
     services: dict[str, dict[str, Any]],
 ) -> None:
     waits = {name: service.get("depends_on", {}) for name, service in services.items()}
     healthy = {"condition": "service_healthy"}
+    done = {"condition": "service_completed_successfully"}
     assert waits == {
         "postgres": {},
-        "code": {"postgres": healthy},
-        "webserver": {"postgres": healthy, "code": healthy},
-        "daemon": {"postgres": healthy, "code": healthy},
+        "store": {},
+        "migrate": {"postgres": healthy},
+        "trial": {"migrate": done, "store": healthy},
+        # Without the trial there is nothing of it to wait for.
+        "code": {"migrate": done, "trial": {**done, "required": False}},
+        "webserver": {"code": healthy},
+        "daemon": {"code": healthy},
+    }
+    assert {name for name in services if services[name].get("profiles") == ["trial"]} == {
+        "store",
+        "trial",
     }
 
 
-def test_one_image_serves_three_services_without_privileges(
-    services: dict[str, dict[str, Any]],
-) -> None:
+def test_every_service_has_limits_and_no_privileges(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert service["init"] is True, name
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["pids_limit"] > 0, name
+        assert service["mem_limit"], name
+        assert service["cpus"] > 0, name
+        assert all("size=" in each for each in service["tmpfs"]), name
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "5"}, name
+    assert {
+        name: services[name]["cap_add"] for name in services if "cap_add" in services[name]
+    } == {"store": ["DAC_OVERRIDE"]}
     assert len({services[name]["image"] for name in DAGSTER_SERVICES}) == 1
-    for name in DAGSTER_SERVICES:
-        service = services[name]
-        assert service["init"] is True
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_each_service_is_told_what_it_needs_and_no_other_secret(
+    services: dict[str, dict[str, Any]], environ: dict[str, str]
+) -> None:
+    told = {
+        name: {each for each in SECRETS if environ[each] in repr(service.get("environment"))}
+        for name, service in services.items()
+    }
+    postgres, dagster, filejobs, *keys = SECRETS
+    assert told == {
+        "postgres": {postgres, dagster, filejobs},
+        "store": {*keys},
+        "migrate": {filejobs},
+        "trial": {dagster, filejobs, *keys},
+        "code": {dagster, filejobs, *keys},
+        "webserver": {dagster},
+        "daemon": {dagster},
+    }
+
+
+@pytest.mark.parametrize("missing", [*SECRETS, "ALLOW_LIVE"])
+def test_a_half_filled_env_file_stops_before_anything_is_made(
+    missing: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkout"
+    prepared(folder)
+    lines = [f"{name}={value}" for name, value in environ.items() if name != missing]
+    (folder / ".env").write_text("\n".join(lines))
+    said = prepared(folder)
+    assert said.returncode == 1
+    assert f"has no value for {missing}" in said.stderr
+    # And where nobody called the script, `docker compose` itself does.
+    loaded = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
+    with pytest.raises(Stops, match=missing):
+        filled_in(loaded, {key: value for key, value in environ.items() if key != missing})
+
+
+def test_an_installation_with_databases_of_its_own_and_a_role_is_complete(
+    environ: dict[str, str],
+) -> None:
+    own = {**environ, "DATABASE_URL": "postgresql://a:b@c/d", "DAGSTER_URL": "postgresql://e:f@g/h"}
+    own |= {"S3_ACCESS_KEY_ID": "", "S3_SECRET_ACCESS_KEY": "", "COMPOSE_PROFILES": ""}
+    loaded = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
+    code = filled_in(loaded, own)["services"]["code"]["environment"]
+    assert code["FILEJOBS_DATABASE_URL"] == own["DATABASE_URL"]
+    assert code["FILEJOBS_DAGSTER_URL"] == own["DAGSTER_URL"]
+
+
+def test_preparing_again_changes_nothing_and_the_secrets_are_for_their_owner_alone(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "checkout"
+    prepared(folder)
+    environment, settings = folder / ".env", folder / "deploy" / "settings" / "filejobs.yaml"
+    before = environment.read_text(), settings.read_text()
+    assert environment.stat().st_mode & 0o777 == 0o600
+    # Another account reads the settings, in the container.
+    assert settings.stat().st_mode & 0o004
+    values = [variables_of(environment)[name] for name in SECRETS]
+    assert len(set(values)) == len(values)
+    assert all(re.fullmatch(r"[0-9a-f]{48}", value) for value in values)
+    assert prepared(folder).returncode == 0
+    assert (environment.read_text(), settings.read_text()) == before
 
 
 def test_the_image_runs_as_nobody_in_particular_and_keeps_its_bytecode() -> None:
@@ -170,7 +312,7 @@ def test_only_the_web_ui_has_a_port_and_only_on_this_machine(
 def test_files_of_the_checkout_are_mounted_read_only_and_exist(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    mounted = [volume for service in services.values() for volume in service["volumes"]]
+    mounted = [volume for service in services.values() for volume in service.get("volumes", [])]
     files = [volume.split(":") for volume in mounted if volume.startswith(("./", "/"))]
     assert files
     for source, _, mode in files:
@@ -183,35 +325,44 @@ def test_files_of_the_checkout_are_mounted_read_only_and_exist(
 
 
 def test_the_code_server_may_finish_the_longest_run(services: dict[str, dict[str, Any]]) -> None:
-    settings = yaml.safe_load((CHECKOUT / "filejobs.yaml").read_text())
-    longest = max(seconds(job["max_runtime"]) for job in settings["jobs"].values())
-    assert seconds(services["code"]["stop_grace_period"]) > longest
+    for file in ("filejobs.yaml", "deploy/settings/trial.yaml"):
+        settings = yaml.safe_load((CHECKOUT / file).read_text())
+        longest = max(seconds(job["max_runtime"]) for job in settings["jobs"].values())
+        assert seconds(services["code"]["stop_grace_period"]) > longest
 
 
-def test_secrets_come_from_files_that_have_an_example_and_are_ignored_by_git(
+def test_the_code_server_listens_on_the_network_of_its_callers_alone(
+    compose: dict[str, Any], services: dict[str, dict[str, Any]]
+) -> None:
+    assert services["code"]["networks"]["code"] == {"aliases": ["code-server"]}
+    assert "--host=code-server" in services["code"]["command"]
+    on_it = {name for name in services if "code" in services[name]["networks"]}
+    assert on_it == {"code", "webserver", "daemon"}
+    assert compose["networks"]["code"] == {"internal": True}
+
+
+def test_no_secret_stands_in_a_file_that_git_keeps() -> None:
+    ignored = (CHECKOUT / ".gitignore").read_text().splitlines()
+    assert {".env", "deploy/settings/filejobs.yaml"} <= set(ignored)
+    example = variables_of(CHECKOUT / "deploy" / ".env.example")
+    assert {name for name, value in example.items() if not value} == set(SECRETS)
+
+
+def test_what_dagster_yaml_and_the_settings_read_is_told(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    ignored = (CHECKOUT / ".gitignore").read_text().splitlines()
-    files = {name for service in services.values() for name in service["env_file"]}
-    assert files == {"deploy/.env", "deploy/postgres.env"}
-    for name in files:
-        assert name in ignored
-        for line in (CHECKOUT / f"{name}.example").read_text().splitlines():
-            if "PASSWORD=" in line or "SECRET" in line:
-                assert line.startswith("#") or line.endswith("="), f"{name}: {line}"
-    text = (CHECKOUT / "docker-compose.yml").read_text()
-    assert "PASSWORD" not in text
-    assert "SECRET" not in text
-
-
-def test_what_dagster_yaml_and_filejobs_yaml_read_stands_in_the_example() -> None:
-    example = (CHECKOUT / "deploy" / ".env.example").read_text()
-    for file in ("dagster.yaml", "filejobs.yaml"):
+    read = {
+        "dagster.yaml": ("code", "webserver", "daemon", "trial"),
+        "deploy/settings/workspace.yaml": ("webserver", "daemon"),
+        "filejobs.yaml": ("code", "migrate", "trial"),
+        "deploy/settings/trial.yaml": ("code", "migrate", "trial"),
+    }
+    for file, readers in read.items():
         settings = yaml.safe_load((CHECKOUT / file).read_text())
         names = re.findall(r"'env': '(\w+)'", repr(settings))
         assert names, file
-        for name in names:
-            assert f"\n{name}=" in example, name
+        for reader in readers:
+            assert set(names) <= set(services[reader]["environment"]), (file, reader)
 
 
 def test_the_start_script_makes_an_account_and_a_database_for_each(

@@ -35,6 +35,7 @@ from filejobs_dagster.orchestration.attribution import (
     started_by,
     this_process,
 )
+from filejobs_dagster.orchestration.draining import holds, pause, pause_of, resume
 from filejobs_dagster.orchestration.reconcile import reconcile
 from tests.orchestration.conftest import failure_of
 
@@ -56,10 +57,7 @@ def instance(
     """An instance of the shipped dagster.yaml on files, with or without the header."""
     document = yaml.safe_load((CHECKOUT / "dagster.yaml").read_text())
     del document["storage"]
-    document["run_coordinator"]["config"] |= {
-        "user_header": request.param,
-        "max_concurrent_runs": 99,
-    }
+    document["run_coordinator"]["config"] |= {"user_header": request.param}
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(document))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.from_config(str(tmp_path)) as made:
@@ -230,7 +228,6 @@ def test_the_queues_limits_hold_beside_the_coordinator(instance: dg.DagsterInsta
     assert coordinator.dequeue_interval_seconds == 2
     queue = instance.get_concurrency_config().run_queue_config
     assert queue is not None
-    # Of the two numbers, the one under `concurrency` counts.
     assert (queue.max_concurrent_runs, queue.max_user_code_failure_retries) == (4, 5)
     assert queue.tag_concurrency_limits[0]["key"] == "filejobs/exclusive"
 
@@ -242,3 +239,33 @@ def test_dagster_refuses_a_run_queue_beside_it(tmp_path: Path) -> None:
     with pytest.raises(DagsterInvalidConfigError, match="run_queue"):
         dg.DagsterInstance.from_config(str(tmp_path))
     shutil.rmtree(tmp_path)
+
+
+def test_a_queue_that_is_held_lets_nothing_through_until_it_is_let_go(
+    instance: dg.DagsterInstance,
+) -> None:
+    def at_most() -> int:
+        config = instance.get_concurrency_config().run_queue_config
+        assert config is not None
+        assert config.tag_concurrency_limits
+        return config.max_concurrent_runs
+
+    assert (at_most(), pause_of(instance)) == (4, None)
+    held = pause(instance, "maria@ops")
+    assert at_most() == 0
+    # Who comes second does not take it over, and both see who was first.
+    assert pause(instance, "another").by == held.by == "maria@ops"
+    ended = resume(instance)
+    assert ended is not None
+    assert ended.by == "maria@ops"
+    assert (at_most(), resume(instance)) == (4, None)
+
+
+def test_control_limits_under_concurrency_hold_whoever_holds_the_queue(tmp_path: Path) -> None:
+    document = yaml.safe_load((CHECKOUT / "dagster.yaml").read_text())
+    del document["storage"]
+    document["concurrency"] = {"runs": {"max_concurrent_runs": 4}}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(document))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        pause(instance, "maria@ops")
+        assert not holds(instance)

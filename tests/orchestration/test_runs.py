@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import psycopg
 import pytest
+from dagster._core.events import EngineEventData
+from dagster_shared.error import SerializableErrorInfo
 
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.ledger.swept_days import swept_days
@@ -336,6 +338,20 @@ def test_a_scheduled_run_that_never_started_makes_its_job_failed(code: Code) -> 
 
     with pytest.raises(Exception, match="failed"):
         code.sensor("job_freshness")
+
+
+def test_the_record_of_a_run_that_could_not_begin_says_what_dagster_met(code: Code) -> None:
+    job = code.definitions.resolve_job_def("upload_reservations")
+    run = code.instance.create_run_for_job(
+        job, status=dg.DagsterRunStatus.STARTING, tags={**job.tags, "filejobs/mode": "live"}
+    )
+    met = SerializableErrorInfo("Tried to start a run after telling it to shut down", [], None)
+    said = "Caught an unrecoverable error while dequeuing the run"
+    code.instance.report_engine_event(said, run, EngineEventData.engine_error(met))
+    code.instance.report_run_failed(run)
+    error = record(code)["error"]
+    assert said in error
+    assert "after telling it to shut down" in error
 
 
 def test_a_run_that_was_ended_by_force_stops_at_its_next_proof(

@@ -19,6 +19,7 @@ from filejobs_dagster.orchestration.launching import Backfill, cancel_backfill
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.locks import Lease, run_lock
+from filejobs_dagster.settings import read_settings
 from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
@@ -67,6 +68,31 @@ def test_freshness_is_quiet_once_the_job_swept(code: Code) -> None:
     reconcile(code.instance, code.installation.settings())
 
     assert "stands as it should" in code.sensor("job_freshness").skip_message
+
+
+def test_freshness_tells_which_settings_are_in_force_and_when_the_file_is_another_one(
+    code: Code,
+) -> None:
+    assert code.run(dry_run=False).success
+    reconcile(code.instance, code.installation.settings())
+    definitions = code.definitions  # the code server, which goes on with what it has read
+    file = code.installation.loaded().path
+    before, digest = file.read_text(), code.installation.loaded().require().digest
+
+    def said() -> str:
+        context = dg.build_sensor_context(instance=code.instance, definitions=definitions)
+        message = definitions.resolve_sensor_def("job_freshness").evaluate_tick(context)
+        return str(message.skip_message)
+
+    assert f"has read the settings {digest}, as they stand in the file" in said()
+    file.write_text(f"{before}\n# another comment\n")
+    changed = read_settings(file).require().digest
+    assert changed != digest
+    assert f"the file has changed since, to {changed}" in said()
+    # Broken before anybody reloads: told as that, not by each job that fails.
+    file.write_text(f"{before}\nno_such_key: 1\n")
+    with pytest.raises(Exception, match="has mistakes; no job can run"):
+        said()
 
 
 def test_freshness_raises_when_the_database_is_away(code: Code) -> None:

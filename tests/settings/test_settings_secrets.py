@@ -13,6 +13,8 @@ from filejobs_dagster.settings import Secret, SettingsError, load_settings
 from filejobs_dagster.settings.secrets import ENVIRON
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.settings.conftest import Files
 
 VALUE = "postgresql://app:hunter2@db.example.com/app"
@@ -130,3 +132,19 @@ def test_no_error_shows_a_secret_that_somebody_wrote_into_the_file(
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(caught.value)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_file_that_a_variable_names_holds_the_value_too(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text(f"{VALUE}\n")
+    assert read({"env": "DATABASE_URL"}, DATABASE_URL_FILE=str(file)).reveal() == VALUE
+    # Compose passes a variable that nobody filled in as an empty one.
+    assert read({"env": "URL"}, URL="", URL_FILE=str(file)) == Secret("URL", VALUE)
+    for environ, message in (
+        ({"URL": VALUE, "URL_FILE": str(file)}, "URL and URL_FILE are both set; set one of them"),
+        ({"URL_FILE": f"{file}-gone"}, "cannot be read (No such file or directory); name a file"),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            read({"env": "URL"}, **environ)
+        assert message in str(caught.value)
+        assert "hunter2" not in str(caught.value)

@@ -26,12 +26,14 @@ from filejobs_dagster.orchestration.alerting import (
     tell_of_broken,
     teller,
 )
+from filejobs_dagster.orchestration.draining import pause_of
 from filejobs_dagster.postgres.connect import Connection, Database, DatabaseUnavailable
 from filejobs_dagster.settings import (
     Loaded,
     Settings,
     SettingsError,
     known_secrets,
+    read_settings,
 )
 
 
@@ -59,25 +61,49 @@ def job_freshness_sensor(loaded: Loaded) -> dg.SensorDefinition:
         "let the heartbeat be missed, or `filejobs status --check` look from outside.",
     )
     def job_freshness(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        # A file that was broken since is told here, once, and not by each job that then fails.
+        now = loaded
+        if loaded.settings is not None and loaded.settings.digest:
+            now = read_settings(loaded.path)
         try:
-            settings = loaded.require()
+            settings, current = loaded.require(), now.require()
         except SettingsError as error:
-            told = tell_of_broken(context.instance, loaded)
+            told = tell_of_broken(context.instance, now)
             raise StandingUnknown(
                 f"filejobs.yaml has mistakes; no job can run.\n{error}\nUntil it is mended there "
                 "are no schedules, and runs that end are recorded afterwards. Mend it and reload "
                 f"the code location; `filejobs doctor` checks the file.{_not_heard(told)}"
             ) from None
-        return _tick(context.instance, settings)
+        return _tick(
+            context.instance, settings, _in_force(settings, current) + _held(context.instance)
+        )
 
     return job_freshness
 
 
-def _tick(instance: dg.DagsterInstance, settings: Settings) -> dg.SkipReason:
+def _in_force(loaded: Settings, now: Settings) -> str:
+    """Which settings the code server has, and whether the file is another one by now."""
+    if not loaded.digest:
+        return ""
+    said = f"\nThe code server has read the settings {loaded.digest}"
+    if now.digest == loaded.digest:
+        return f"{said}, as they stand in the file."
+    return (
+        f"{said}; the file has changed since, to {now.digest}. Runs read it anew. Schedules, "
+        "sensors, jobs and thresholds follow when the code server is started again."
+    )
+
+
+def _held(instance: dg.DagsterInstance) -> str:
+    pause = pause_of(instance)
+    return "" if pause is None else f"\nNo run begins: {pause}. `filejobs drain --resume` ends it."
+
+
+def _tick(instance: dg.DagsterInstance, settings: Settings, in_force: str) -> dg.SkipReason:
     found, told = _look_and_tell(instance, settings)
     report = alarm_text(found)
     if report is not None:
-        raise JobsNeedAttention(report + _not_heard(told))
+        raise JobsNeedAttention(report + in_force + _not_heard(told))
     if told.unheard or (told.trouble is not None and settings.alerts.to):
         raise AlertsNotHeard(
             "Every job stands as it should, but nobody would hear of it otherwise."
@@ -88,9 +114,11 @@ def _tick(instance: dg.DagsterInstance, settings: Settings) -> dg.SkipReason:
         wrong = "".join(f"\n{each.title}: {each.reason}" for each in told.seen)
         return dg.SkipReason(
             "Every job of filejobs.yaml stands as it should, but no heartbeat was sent:"
-            f"{wrong}{_not_heard(told)}"
+            f"{wrong}{in_force}{_not_heard(told)}"
         )
-    return dg.SkipReason(f"Every job of filejobs.yaml stands as it should.{_heartbeat(settings)}")
+    return dg.SkipReason(
+        f"Every job of filejobs.yaml stands as it should.{_heartbeat(settings)}{in_force}"
+    )
 
 
 def _look_and_tell(
