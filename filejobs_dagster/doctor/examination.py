@@ -68,16 +68,14 @@ def _installation(
             reached = connection
             yield from _each(
                 "database",
-                lambda: check_database(
-                    database, reached, settings.installation, len(settings.jobs)
-                ),
+                lambda: check_database(database, reached, settings),
                 secrets,
             )
         yield from _buckets(settings, database, secrets)
         yield from _standbys(settings, database, secrets)
         yield from _door(settings, database, connection, secrets, probe=probe)
         yield from _jobs(settings, database, connection, secrets)
-        yield from _audit(settings, database, connection, secrets)
+        yield from _audit(settings, secrets)
 
 
 def _alerts(settings: Settings) -> Iterable[Finding]:
@@ -165,15 +163,10 @@ def _jobs(
         yield from _each(examination.name, look, secrets)
 
 
-def _audit(
-    settings: Settings,
-    database: Database,
-    connection: Connection | None,
-    secrets: tuple[str, ...],
-) -> Iterator[Finding]:
+def _audit(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
     from filejobs_dagster.doctor.audit import check_audit  # noqa: PLC0415 (cryptography, boto3)
 
-    yield from _each("audit", lambda: check_audit(settings, database, connection), secrets)
+    yield from _each("audit", lambda: check_audit(settings), secrets)
 
 
 def _each(

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.doctor import software
 from filejobs_dagster.doctor.configuration import check_idle
-from filejobs_dagster.doctor.database import FUNCTIONS, NEEDED, SEQUENCES, _pooler
+from filejobs_dagster.doctor.database import _pooler
 from filejobs_dagster.doctor.examination import examine
 from filejobs_dagster.doctor.instance import check_instance
 from filejobs_dagster.doctor.software import check_software, library_version_for
@@ -160,61 +160,6 @@ def test_every_mistake_in_the_settings_is_a_finding_and_the_rest_is_skipped(
     said = patient.call()
     assert said.exit_code == 1
     assert "did you mean limit?" in said.stdout
-
-
-class TestPrivileges:
-    def test_each_that_is_missing_is_named(
-        self,
-        patient: Patient,
-        connection: psycopg.Connection,
-        role: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        name = conninfo_to_dict(role)["user"]
-        connection.execute(
-            sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}").format(
-                sql.Identifier(str(name))
-            )
-        )
-        monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
-        finding = patient.one("privileges")
-        assert finding.verdict == "failed"
-        for lacking in (
-            "UPDATE on file",
-            "DELETE on file",
-            "INSERT on job_run",
-            "USAGE on job_run_id_seq",
-            "EXECUTE on audit_append_many(text,text[])",
-        ):
-            assert lacking in finding.found
-        assert "SELECT on" not in finding.found
-
-    def test_exactly_the_named_ones_are_enough(
-        self,
-        patient: Patient,
-        connection: psycopg.Connection,
-        role: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        grantee = sql.Identifier(str(conninfo_to_dict(role)["user"]))
-        for table, privileges in NEEDED:
-            connection.execute(
-                sql.SQL("GRANT {} ON {} TO {}").format(
-                    sql.SQL(", ".join(privileges)), sql.Identifier(table), grantee
-                )
-            )
-        for sequence in SEQUENCES:
-            connection.execute(
-                sql.SQL("GRANT USAGE ON SEQUENCE {} TO {}").format(
-                    sql.Identifier(sequence), grantee
-                )
-            )
-        for function in FUNCTIONS:
-            connection.execute(
-                sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), grantee)
-            )
-        monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
-        assert patient.one("privileges").verdict == "ok"
 
 
 @pytest.mark.parametrize(
