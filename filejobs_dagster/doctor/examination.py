@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -178,15 +179,23 @@ def _each(
             yield Finding(
                 finding.check,
                 finding.verdict,
-                sanitize(finding.found, known=secrets),
-                finding.advice,
+                _not_here(sanitize(finding.found, known=secrets)),
+                _not_here(finding.advice),
             )
     except Exception as error:  # noqa: BLE001 (one broken check must not hide the others)
         yield failed(
             name,
-            sanitize_exception(error, known=secrets),
+            _not_here(sanitize_exception(error, known=secrets)),
             advice or "the check itself could not be finished; the message says why",
         )
+
+
+_ITSELF = re.compile(r"\s*[^.;]*`filejobs doctor`[^.;]*[.;]?")
+
+
+def _not_here(text: str) -> str:
+    """The same without the clauses of other messages that send their reader to the doctor."""
+    return _ITSELF.sub("", text).strip() or text
 
 
 @contextmanager

@@ -247,6 +247,20 @@ def lacking(
     return [asked[place - 1] for (place,) in cursor.fetchall()]
 
 
+def cure(cursor: psycopg.Cursor[TupleRow], settings: Settings) -> str | None:
+    """The statements that give the role of this session what the jobs need, or None.
+
+    Args:
+        cursor: In a transaction.
+        settings: All of them.
+    """
+    role = cursor.connection.info.user
+    missing = statements(lacking(cursor, own_rights(settings), role), role)
+    if not missing:
+        return None
+    return f"As the owner of the tables: {'; '.join(each.as_string() for each in missing)};"
+
+
 def role_of(url: str) -> str | None:
     """The role that a connection string names, or None."""
     return str(conninfo_to_dict(url).get("user") or "") or None
