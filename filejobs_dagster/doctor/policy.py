@@ -15,22 +15,21 @@ if TYPE_CHECKING:
 MULTIPART = "multipart uploads"
 
 
-def policy(settings: Settings, entry: str, principal: str | None) -> dict[str, Any]:
+def policy(settings: Settings, entry: str, principal: str | None, *, dry: bool) -> dict[str, Any]:
     """The policy for one bucket, for the jobs of the settings.
-
-    A job that the settings have as dry gets no right to remove anything.
 
     Args:
         settings: All of them.
         entry: The bucket's name in them.
         principal: Whom a bucket's policy is about, as an ARN. None makes one for an identity: it
             names nobody, and is given to one.
+        dry: Give no right to write or remove anything: enough for dry runs and the doctor.
     """
     bucket = settings.buckets[entry]
     if bucket.owns_nothing:
-        statements = list(_pins(bucket.bucket, settings.jobs))
+        statements = list(_pins(bucket.bucket, () if dry else settings.jobs))
     else:
-        statements = list(_collecting(settings, entry))
+        statements = list(_collecting(settings, entry, dry=dry))
     if principal is not None:
         statements = [{**one, "Principal": {"AWS": [principal]}} for one in statements]
     return {"Version": "2012-10-17", "Statement": statements}
@@ -47,43 +46,41 @@ def _statement(
     return {"Sid": sid, "Effect": effect, "Action": named, **where}
 
 
-def _collecting(settings: Settings, entry: str) -> Iterator[dict[str, Any]]:
+def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[str, Any]]:
     bucket = settings.buckets[entry]
     jobs = [
         BY_NAME[name]
         for name in settings.jobs
         if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] == entry
     ]
-    live = [job for job in jobs if settings.allow_live and settings.jobs[job.name].mode == "live"]
-    deletes = any("objects" in job.touches for job in live)
-    aborts = any(MULTIPART in job.touches for job in live)
-    purges = bucket.purge_versions
+    multipart = any(MULTIPART in job.touches for job in jobs)
+    deletes = not dry and any("objects" in job.touches for job in jobs)
+    purges = deletes and bucket.purge_versions
     whole = f"arn:aws:s3:::{bucket.bucket}"
     owned = [f"{whole}/{prefix}*" for prefix in bucket.owned_prefixes]
-    markers, probes = f"{whole}/{MARKERS}*", f"{whole}/{MARKERS}/*.probe-*"
-    on_bucket = ["ListBucket", "GetBucketVersioning"]
-    if purges and deletes:
-        on_bucket.append("ListBucketVersions")
-    if any(MULTIPART in job.touches for job in jobs):
-        on_bucket += ["ListBucketMultipartUploads", "GetLifecycleConfiguration"]
-    yield _allow("Look", on_bucket, whole)
-    yield _allow("Marker", ["GetObject", *(["PutObject"] if live else [])], markers)
-    if not live:
-        if any(MULTIPART in job.touches for job in jobs):
-            yield _allow("Owned", ["ListMultipartUploadParts"], *owned)
+    marker = f"{whole}/{MARKERS}/{settings.installation}.json"
+    # One wildcard, at the end: Ceph does not go back for a second one.
+    probes = f"{marker}.probe-*"
+    look = ["ListBucket", "GetBucketVersioning", *_if(purges, "ListBucketVersions")]
+    look += _if(multipart, "ListBucketMultipartUploads", "GetLifecycleConfiguration")
+    yield _allow("Look", look, whole)
+    yield _allow("Markers", ["GetObject"], f"{whole}/{MARKERS}*")
+    inside = [
+        *_if(not dry, "GetObject"),
+        *_if(purges, "GetObjectRetention", "GetObjectLegalHold"),
+        *_if(multipart, "ListMultipartUploadParts"),
+        *_if(multipart and not dry, "AbortMultipartUpload"),
+    ]
+    if inside:
+        yield _allow("Owned", inside, *owned)
+    if dry:
         return
-    removes = ["DeleteObject", *(["DeleteObjectVersion"] if purges else [])] if deletes else []
-    looks = ["GetObject"]
-    if purges and deletes:
-        looks += ["GetObjectRetention", "GetObjectLegalHold"]
-    if any(MULTIPART in job.touches for job in jobs):
-        looks.append("ListMultipartUploadParts")
-    yield _allow("Owned", [*looks, *(["AbortMultipartUpload"] if aborts else [])], *owned)
-    if removes:
+    yield _allow("OwnMarker", ["PutObject"], marker)
+    removes = ["DeleteObject", *_if(purges, "DeleteObjectVersion")]
+    if deletes:
         # A batch is asked for on the bucket by Ceph; on AWS the bucket's own name adds nothing.
         yield _allow("Remove", removes, whole, *owned)
-    tries = ["GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"]
-    yield _allow("Probe", [*tries, *(["DeleteObjectVersion"] if purges else [])], probes)
+    yield _allow("Probe", ["GetObject", "PutObject", "AbortMultipartUpload", *removes], probes)
     never = ["DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"]
     if not bucket.owns_whole_bucket:
         mine = [whole, *owned, probes]
@@ -91,6 +88,10 @@ def _collecting(settings: Settings, entry: str) -> Iterator[dict[str, Any]]:
     if bucket.protect:
         kept = [f"{whole}/{kept}{'*' if kept.endswith('/') else ''}" for kept in bucket.protect]
         yield _statement("ProtectedStays", "Deny", never, {"Resource": kept})
+
+
+def _if(wanted: object, *actions: str) -> tuple[str, ...]:
+    return actions if wanted else ()
 
 
 def _pins(name: str, jobs: Iterable[str]) -> Iterator[dict[str, Any]]:
