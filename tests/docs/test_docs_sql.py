@@ -10,6 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.cli.init import Answers, Journey, document
 from filejobs_dagster.doctor.database import check_database
 from filejobs_dagster.doctor.rights import own_rights, statements
 from filejobs_dagster.postgres.connect import Database
@@ -122,10 +123,10 @@ def fresh_roles(empty_database_url: str) -> Iterator[str]:
 def test_the_grants_give_each_role_what_it_needs_and_no_more(
     fresh_roles: str, tmp_path: Path
 ) -> None:
-    *_, journey = (block for block in page("first-hour.md").blocks if block.language == "yaml")
+    journey = document(Answers(Journey.FILES, "acme-production", "acme-uploads", owns=["files/"]))
     path = tmp_path / "filejobs.yaml"
     more = "  upload_cleanup: {by_hand: true}\n"
-    path.write_text(journey.text + more, encoding="utf-8")
+    path.write_text(journey + more, encoding="utf-8")
     first = _sql("security.md", MAKING_ROLES)
     rest = [block.text for block in page("first-hour.md").blocks if block.language == "sql"]
     assert len(rest) == 2

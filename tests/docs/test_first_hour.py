@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 ROLES = ("filejobs_owner", "filejobs_collector", "application")
 PAGE = (DOCS / "first-hour.md").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ class Newcomer:
         text = "\n".join(lines).replace("--bucket acme-uploads", f"--bucket {self.bucket} {where}")
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
-            env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False, timeout=100,
+            env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
