@@ -137,8 +137,11 @@ def test_the_grants_give_each_role_what_it_needs_and_no_more(
     # What `filejobs grants` prints for the settings of the same journey.
     settings = load_settings(path, {"FILEJOBS_DATABASE_URL": collector})
     with psycopg.connect(owner, autocommit=True) as connection:
-        for who, role in (("jobs", ROLES[1]), ("application", ROLES[2])):
-            for statement in statements(own_rights(settings, who), role):
+        for rights, role in (
+            (own_rights(settings, "jobs"), ROLES[1]),
+            (own_rights(settings, "application"), ROLES[2]),
+        ):
+            for statement in statements(rights, role):
                 connection.execute(statement)
         connection.execute("SET search_path = filejobs")
         for text in rest:
