@@ -1,4 +1,4 @@
-"""`filejobs init` without a terminal: what is missing is named, and nothing half right is written."""
+"""`filejobs init` without a terminal: what is missing is named, nothing half right is written."""
 
 from __future__ import annotations
 
