@@ -180,6 +180,44 @@ def inspect(
         raise typer.Exit(exits.FAILED)
 
 
+@app.command("policy")
+def print_policy(
+    context: typer.Context,
+    bucket: Entry = None,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            "--principal",
+            metavar="ARN",
+            help="Make it a policy of the bucket, about this account: arn:aws:iam::123456789012:"
+            "role/filejobs. Without it, one to be given to an account.",
+            show_default=False,
+        ),
+    ] = None,
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Only what dry runs, scan and doctor need.")
+    ] = False,
+) -> None:
+    """Print what the jobs' account may do on a bucket, as a policy of S3, and nothing else.
+
+    It follows from the jobs of the settings, from `owns`, `protect` and `purge_versions`, and
+    denies deletions everywhere else, whatever other policies allow. Prints JSON; asks nobody.
+
+    [bold]Examples[/bold]
+      filejobs bucket policy uploads > policy.json
+      filejobs bucket policy uploads --principal arn:aws:iam::123456789012:role/filejobs
+
+    [bold]Exit codes[/bold]
+      0   printed
+      1   the settings are wrong
+      64  called wrongly
+    """
+    from filejobs_dagster.doctor.policy import policy  # noqa: PLC0415 (--help stays fast)
+
+    settings = Invocation.of(context).require()
+    print_json(policy(settings, _entry(settings, bucket), principal, dry=dry))
+
+
 def _tell(place: Place, adopted: Adopted) -> None:
     marker = adopted.marker
     environment = marker.environment or "none"

@@ -79,8 +79,9 @@ def expected_failure(error: Exception, secrets: Iterable[str] = ()) -> str | Non
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return (
-            f"The database's role lacks a privilege ({said}). `filejobs grants` prints the SQL "
-            "that gives it what the jobs need."
+            f"The database's role lacks a privilege ({said}). `filejobs grants --missing --role "
+            "ROLE` prints the SQL that gives it what the jobs need; with --for status or --for "
+            "mirror, what a role needs that only looks or only records."
         )
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return (

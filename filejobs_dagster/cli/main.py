@@ -22,6 +22,7 @@ class Commands(LazyGroup):
         "dev": "filejobs_dagster.cli.dev:dev",
         "prove": "filejobs_dagster.cli.prove:prove",
         "scan": "filejobs_dagster.cli.scan:scan",
+        "init": "filejobs_dagster.cli.init:init",
         "migrate": "filejobs_dagster.cli.migrate:migrate",
         "grants": "filejobs_dagster.cli.grants:grants",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
@@ -65,9 +66,11 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
                             your bucket, and what nothing names; it only reads
 
 [bold]Your own installation[/bold]
+  filejobs init             write a first filejobs.yaml, all of it dry
   filejobs settings check   is filejobs.yaml right?
   filejobs migrate          make or update the project's tables
-  filejobs grants           the SQL for the rights of the jobs' role
+  filejobs grants           the SQL for the rights of each role
+  filejobs bucket policy    the same for the bucket
   filejobs doctor           does everything that the jobs need answer?
   filejobs bucket adopt     take a bucket into use for what sweeps it
 

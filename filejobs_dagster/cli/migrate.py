@@ -110,6 +110,15 @@ def _database(invocation: Invocation, variable: str | None, schema: str | None) 
                 param_hint="--schema",
             )
         return Database.of(invocation.require().database)
+    return Database(owners_url(variable, invocation), schema or "public")
+
+
+def owners_url(variable: str, invocation: Invocation) -> str:
+    """The URL in a variable, kept out of everything that is printed.
+
+    Raises:
+        typer.BadParameter: The variable is not set.
+    """
     url = os.environ.get(variable, "")
     if not url.strip():
         raise typer.BadParameter(
@@ -118,7 +127,7 @@ def _database(invocation: Invocation, variable: str | None, schema: str | None) 
             param_hint="--database-url-env",
         )
     invocation.hide(url)
-    return Database(url, schema or "public")
+    return url
 
 
 def _script(database: Database) -> str:

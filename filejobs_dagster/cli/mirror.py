@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import psycopg
 import typer
@@ -16,7 +16,7 @@ import typer
 from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.failures import expected_failure
 from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.cli.output import print_error, print_json
 from filejobs_dagster.ledger.mirror import FinishedRun, OpenRun, open_runs
 from filejobs_dagster.ledger.mirror import mirror as record
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -37,7 +37,10 @@ WITHOUT_HOME = (
 )
 
 
-def mirror(context: typer.Context) -> None:
+def mirror(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
     """Give every finished run its record in job_run, now.
 
     The sensors of the daemon do this by themselves. Call it after `dagster job execute` without a
@@ -65,7 +68,10 @@ def mirror(context: typer.Context) -> None:
         print_error(WITHOUT_HOME)
         recorded, failed = _without_dagster(settings, invocation.secrets)
         ended = []
-    _tell(recorded, ended, failed)
+    if as_json:
+        print_json({"recorded": recorded, "ended": ended, "not_recorded": failed})
+    else:
+        _tell(recorded, ended, failed)
     if failed:
         raise typer.Exit(exits.FAILED)
 

@@ -195,6 +195,8 @@ def _tell(
             raise
     if error is not None:
         print_error(sanitize(error, known=invocation.secrets))
+        if "InsufficientPrivilege" in error:
+            _tell_cure(settings, database)
     if not found:
         print_error(f"Run {run_id} has no record yet; `filejobs mirror` writes it.")
     elif as_json:
@@ -207,3 +209,15 @@ def _tell(
         print_error(f"This run was dry, and changed nothing: {why}.")
     if error is not None or not found or refused:
         raise typer.Exit(exits.FAILED)
+
+
+def _tell_cure(settings: Settings, database: Database) -> None:
+    """Print the statements that are missing, where the rights on the project's tables are it."""
+    from filejobs_dagster.doctor.rights import cure  # noqa: PLC0415 (only then)
+
+    with (
+        database.connect("run") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        said = cure(cursor, settings)
+    print_error(said or "`filejobs doctor` prints the rights that it lacks on tables of your own.")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
-from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation, refuse
 from filejobs_dagster.cli.lazy import help_when_alone
+from filejobs_dagster.cli.output import print_json
 
 app = typer.Typer(
     help="Checks filejobs.yaml, and prints its JSON Schema. Changes nothing.",
@@ -22,7 +26,10 @@ def _settings(context: typer.Context) -> None:
 
 
 @app.command()
-def check(context: typer.Context) -> None:
+def check(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
     """Read filejobs.yaml and name every mistake in it, not only the first.
 
     Reads the file and the environment variables that it names; connects to nothing and changes
@@ -37,7 +44,16 @@ def check(context: typer.Context) -> None:
       1   it has mistakes: each is named on standard error, with its path, what
           was found and what would be right
     """
-    settings = Invocation.of(context).require()
+    loaded = Invocation.of(context).read()
+    settings = loaded.settings
+    if as_json:
+        mistakes = [asdict(problem) for problem in loaded.problems]
+        print_json({"path": loaded.path, "right": settings is not None, "mistakes": mistakes})
+        if settings is None:
+            raise typer.Exit(exits.FAILED)
+        return
+    if settings is None:
+        refuse(loaded, exits.FAILED)
     jobs = [
         f"{name} ({job.mode}, {'by hand' if job.by_hand else job.schedule})"
         for name, job in settings.jobs.items()

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.keys import UnusableKey
 from filejobs_dagster.audit.pins.store import PinStoreUnusable
-from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.jobs.audit import JOBS
 from filejobs_dagster.jobs.audit_setup import origin_of, signers_of, store_of, trusted_of
 from filejobs_dagster.objects.errors import BucketUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from filejobs_dagster.audit.keys import Ed25519Signer
-    from filejobs_dagster.collector import Collector
-    from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import PlaceSettings, Settings
 
-_LACKING = """
-SELECT DISTINCT format('%%s on %%s', privilege, name)
-  FROM unnest(%(tables)s::text[], %(privileges)s::text[]) AS needed (name, privilege)
- WHERE to_regclass(name) IS NOT NULL
-   AND NOT has_table_privilege(to_regclass(name), privilege)
- ORDER BY 1
-"""
 
-
-def check_audit(
-    settings: Settings, database: Database, connection: Connection | None
-) -> Iterator[Finding]:
+def check_audit(settings: Settings) -> Iterator[Finding]:
     """Look at what sealing, trimming and verifying need. Nothing is written.
 
     Args:
         settings: All of them.
-        database: Where the chains are.
-        connection: An open connection to it, or None when it does not answer.
     """
-    asked = [job for job in JOBS if job.name in settings.jobs]
-    if not asked:
+    if not any(job.name in settings.jobs for job in JOBS):
         yield warning(
             "audit",
             "no job seals the audit chains, so whoever may write the database can change them "
@@ -47,35 +32,10 @@ def check_audit(
             "put audit_seal and audit_verify under jobs (docs/audit.md)",
         )
         return
-    yield from _privileges(asked, database, connection)
     yield from _keys(settings)
     yield from _place("pins", settings, settings.audit.pins)
     if settings.audit.archive is not None:
         yield from _place("archive", settings, settings.audit.archive)
-
-
-def _privileges(
-    asked: Sequence[Collector[Any, Any]], database: Database, connection: Connection | None
-) -> Iterator[Finding]:
-    if connection is None:
-        yield skipped("audit privileges", "the database does not answer")
-        return
-    pairs = [pair for job in asked for pair in job.privileges]
-    with database.transaction(connection, read_only=True) as cursor:
-        cursor.execute(
-            _LACKING,
-            {"tables": [one[0] for one in pairs], "privileges": [one[1] for one in pairs]},
-        )
-        lacking = [row[0] for row in cursor.fetchall()]
-    names = ", ".join(job.name for job in asked)
-    if lacking:
-        yield failed(
-            "audit privileges",
-            f"for {names} the role lacks {', '.join(lacking)}",
-            "GRANT them to the role, as the owner of the tables",
-        )
-    else:
-        yield ok("audit privileges", f"the role may do what {names} do")
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:

@@ -6,6 +6,14 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.doctor.rights import (
+    SCHEMA,
+    asked_of,
+    lacking,
+    own_rights,
+    statements,
+    their_rights,
+)
 from filejobs_dagster.postgres.connect import (
     NEEDED_AT_ONCE,
     WHAT_A_RUN_NEEDS,
@@ -21,7 +29,9 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.doctor.rights import Right
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings import Settings
 
 OLDEST_SERVER = 14
 TWO_TO_WORK_AT_ALL = 2
@@ -31,54 +41,6 @@ _WHAT_IT_LOSES = (
     "no live run prevents what an asynchronous standby loses when it is promoted: set "
     "synchronous_standby_names to at least two and synchronous_commit to on, see docs/failover.md"
 )
-
-# What the jobs and the mirror do. SELECT … FOR UPDATE needs UPDATE as well.
-NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("filejobs_migration", ("SELECT",)),
-    ("file", ("SELECT", "UPDATE", "DELETE")),
-    ("upload", ("SELECT", "UPDATE")),
-    ("attachment", ("SELECT",)),
-    ("job_run", ("SELECT", "INSERT")),
-    ("job_progress", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    ("mirror_watermark", ("SELECT", "INSERT", "UPDATE")),
-    ("audit_chain", ("SELECT",)),
-    ("orphan_candidate", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    ("orphan_pass", ("SELECT", "INSERT", "DELETE")),
-    ("bucket_adoption", ("SELECT", "INSERT", "UPDATE")),
-    ("watched_database", ("SELECT", "INSERT", "UPDATE")),
-    ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    # Whoever looks after the jobs has their role at hand, and a brake must not wait for the owner.
-    ("hold", ("SELECT", "INSERT", "UPDATE")),
-    ("never_arrived", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    ("setback", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    ("http_start", ("SELECT", "INSERT", "DELETE")),
-    ("alert_condition", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    ("alert_delivery", ("SELECT", "INSERT", "UPDATE", "DELETE")),
-)
-SEQUENCES = ("job_run_id_seq", "alert_condition_id_seq", "alert_delivery_id_seq")
-FUNCTIONS = ("audit_append_many(text,text[])",)
-
-_LACKING = """
-SELECT format('%%s on %%s', privilege, name)
-  FROM unnest(%(tables)s::text[], %(privileges)s::text[]) AS needed (name, privilege)
- WHERE to_regclass(name) IS NOT NULL
-   AND NOT has_table_privilege(to_regclass(name), privilege)
- UNION ALL
-SELECT format('USAGE on %%s', name)
-  FROM unnest(%(sequences)s::text[]) AS sequence (name)
- WHERE to_regclass(name) IS NOT NULL
-   AND NOT has_sequence_privilege(to_regclass(name), 'USAGE')
- UNION ALL
-SELECT format('EXECUTE on %%s', name)
-  FROM unnest(%(functions)s::text[]) AS function (name)
- WHERE to_regprocedure(name) IS NOT NULL
-   AND NOT has_function_privilege(to_regprocedure(name), 'EXECUTE')
- UNION ALL
-SELECT format('USAGE on schema %%s', %(schema)s::text)
- WHERE to_regnamespace(quote_ident(%(schema)s)) IS NOT NULL
-   AND NOT has_schema_privilege(to_regnamespace(quote_ident(%(schema)s)), 'USAGE')
-"""
-
 
 # PUBLIC is 0. A role that has made nothing here and owns nothing is what is looked for.
 _OTHERS = """
@@ -109,28 +71,32 @@ SELECT what, string_agg(DISTINCT name, ', ' ORDER BY name)
 
 
 def check_database(
-    database: Database, connection: Connection, installation: str, jobs: int
+    database: Database, connection: Connection, settings: Settings
 ) -> Iterator[Finding]:
     """Look at everything that one open connection can tell.
 
     Args:
         database: Where the tables are.
         connection: To it, outside a transaction.
-        installation: From the settings.
-        jobs: How many of them the scheduler may have at work at once.
+        settings: All of them: what the jobs need, and how many may be at work at once.
     """
     yield _version(database, connection)
-    schema = _schema(database)
-    yield schema
     with database.transaction(connection, read_only=True) as cursor:
-        privileges = _privileges(cursor, database.schema, complete=schema.verdict == "ok")
-        yield privileges
+        cursor.execute("SELECT current_user")
+        role = str(one(cursor)[0])
+        missing = lacking(cursor, own_rights(settings), role)
+    schema = _schema(database, missing)
+    yield schema
+    privileges = _privileges(role, missing, complete=schema.verdict == "ok")
+    yield privileges
+    yield from _on_theirs(database, connection, settings, role)
+    with database.transaction(connection, read_only=True) as cursor:
         yield from _others(cursor, database.schema)
         yield _primary(cursor)
         yield check_standbys("standbys", cursor)
-        yield _pooler(database, cursor, connection.info.backend_pid, jobs)
+        yield _pooler(database, cursor, connection.info.backend_pid, len(settings.jobs))
         if schema.verdict == privileges.verdict == "ok":
-            yield _installations(cursor, installation)
+            yield _installations(cursor, settings.installation)
 
 
 def _installations(cursor: psycopg.Cursor[TupleRow], installation: str) -> Finding:
@@ -163,7 +129,9 @@ def _version(database: Database, connection: Connection) -> Finding:
     return ok("database", found)
 
 
-def _schema(database: Database) -> Finding:
+def _schema(database: Database, missing: list[Right]) -> Finding:
+    if any(right.kind == SCHEMA or right.name == "filejobs_migration" for right in missing):
+        return skipped("migrations", "this role may not look; see privileges")
     try:
         lacking = outstanding(database)
     except MigrationRefused as error:
@@ -174,30 +142,47 @@ def _schema(database: Database) -> Finding:
     return ok("migrations", f"the schema {database.schema} is up to date")
 
 
-def _privileges(cursor: psycopg.Cursor[TupleRow], schema: str, *, complete: bool) -> Finding:
-    pairs = [(table, privilege) for table, needed in NEEDED for privilege in needed]
-    cursor.execute(
-        _LACKING,
-        {
-            "tables": [table for table, _ in pairs],
-            "privileges": [privilege for _, privilege in pairs],
-            "sequences": list(SEQUENCES),
-            "functions": list(FUNCTIONS),
-            "schema": schema,
-        },
-    )
-    lacking = [row[0] for row in cursor.fetchall()]
-    cursor.execute("SELECT current_user")
-    role = one(cursor)[0]
-    if lacking:
-        return failed(
-            "privileges",
-            f"the role {role} lacks {', '.join(lacking)}",
-            f"as the owner of the tables, run the SQL that `filejobs grants --role {role}` prints",
-        )
+def _privileges(role: str, missing: list[Right], *, complete: bool) -> Finding:
+    """Name each right that is missing by the statement that gives it."""
+    if missing:
+        return _missing("privileges", role, missing)
     if not complete:
         return skipped("privileges", "the tables are not all there yet; see migrations")
     return ok("privileges", f"the role {role} may do what the jobs do")
+
+
+def _on_theirs(
+    database: Database, connection: Connection, settings: Settings, role: str
+) -> Iterator[Finding]:
+    """The same for the operator's own tables in this database; a source elsewhere fails itself."""
+    missing: list[Right] = []
+    found = [
+        their_rights(database, connection, asked)
+        for asked in asked_of(settings)
+        if asked.database is None
+    ]
+    if not found:
+        return
+    with database.transaction(connection, read_only=True) as cursor:
+        rights = dict.fromkeys(right for each in found for right in each.rights)
+        missing = lacking(cursor, rights, role, columns=True)
+    unknown = "; ".join(f"{each.by}: {each.unknown}" for each in found if each.unknown is not None)
+    if missing:
+        yield _missing("your tables", role, missing)
+    elif unknown:
+        yield warning(
+            "your tables",
+            f"which rights they need cannot be told: {unknown}",
+            "see that the statements in the settings name tables that are there",
+        )
+    else:
+        yield ok("your tables", f"the role {role} may use the tables that the settings name")
+
+
+def _missing(check: str, role: str, missing: list[Right]) -> Finding:
+    said = ", ".join(f"{right.privilege} on {right.thing.as_string()}" for right in missing)
+    cure = "; ".join(each.as_string() for each in statements(missing, role))
+    return failed(check, f"the role {role} lacks {said}", f"as the owner of the tables: {cure};")
 
 
 def _others(cursor: psycopg.Cursor[TupleRow], schema: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -68,16 +69,14 @@ def _installation(
             reached = connection
             yield from _each(
                 "database",
-                lambda: check_database(
-                    database, reached, settings.installation, len(settings.jobs)
-                ),
+                lambda: check_database(database, reached, settings),
                 secrets,
             )
         yield from _buckets(settings, database, secrets)
         yield from _standbys(settings, database, secrets)
         yield from _door(settings, database, connection, secrets, probe=probe)
         yield from _jobs(settings, database, connection, secrets)
-        yield from _audit(settings, database, connection, secrets)
+        yield from _audit(settings, secrets)
 
 
 def _alerts(settings: Settings) -> Iterable[Finding]:
@@ -165,15 +164,10 @@ def _jobs(
         yield from _each(examination.name, look, secrets)
 
 
-def _audit(
-    settings: Settings,
-    database: Database,
-    connection: Connection | None,
-    secrets: tuple[str, ...],
-) -> Iterator[Finding]:
+def _audit(settings: Settings, secrets: tuple[str, ...]) -> Iterator[Finding]:
     from filejobs_dagster.doctor.audit import check_audit  # noqa: PLC0415 (cryptography, boto3)
 
-    yield from _each("audit", lambda: check_audit(settings, database, connection), secrets)
+    yield from _each("audit", lambda: check_audit(settings), secrets)
 
 
 def _each(
@@ -185,15 +179,23 @@ def _each(
             yield Finding(
                 finding.check,
                 finding.verdict,
-                sanitize(finding.found, known=secrets),
-                finding.advice,
+                _not_here(sanitize(finding.found, known=secrets)),
+                _not_here(finding.advice),
             )
     except Exception as error:  # noqa: BLE001 (one broken check must not hide the others)
         yield failed(
             name,
-            sanitize_exception(error, known=secrets),
+            _not_here(sanitize_exception(error, known=secrets)),
             advice or "the check itself could not be finished; the message says why",
         )
+
+
+_ITSELF = re.compile(r"\s*[^.;]*`filejobs doctor`[^.;]*[.;]?")
+
+
+def _not_here(text: str) -> str:
+    """The same without the clauses of other messages that send their reader to the doctor."""
+    return _ITSELF.sub("", text).strip() or text
 
 
 @contextmanager

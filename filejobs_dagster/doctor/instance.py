@@ -9,13 +9,15 @@ from typing import Any
 import yaml
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.postgres.rows import one
 
 CHECK = "dagster"
 HOME_VARIABLE = "DAGSTER_HOME"
 
 
 def check_instance(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Look at DAGSTER_HOME, its dagster.yaml, and the variables that the file names."""
+    """Look at DAGSTER_HOME, its dagster.yaml, the variables that it names, and the database."""
     said = environ.get(HOME_VARIABLE, "").strip()
     if not said:
         yield warning(
@@ -66,7 +68,63 @@ def _storage(
             "neither shared nor backed up",
         )
         return
-    yield ok(CHECK, f"{path}: storage in PostgreSQL")
+    yield _reached(path, _address(document["storage"], environ))
+
+
+_CAN_WRITE = """
+SELECT current_user, pg_is_in_recovery(), to_regclass('runs') IS NOT NULL,
+       has_schema_privilege(current_schema(), 'CREATE'), current_schema(), current_database(),
+       coalesce(has_table_privilege(to_regclass('runs'), 'INSERT'), false)
+"""
+
+
+def _reached(path: Path, url: str | None) -> Finding:
+    """Connect as Dagster will, and look whether it can keep its runs there."""
+    if url is None:
+        return ok(CHECK, f"{path}: storage in PostgreSQL, at an address that was not tried")
+    database = Database(url)
+    try:
+        with (
+            database.connect("doctor") as connection,
+            database.transaction(connection, read_only=True) as cursor,
+        ):
+            cursor.execute("SET LOCAL search_path TO DEFAULT")
+            cursor.execute(_CAN_WRITE)
+            role, standby, there, may_create, schema, name, may_write = one(cursor)
+    except DatabaseUnavailable as error:
+        return failed(
+            CHECK,
+            f"Dagster's database: {error}",
+            "make it (CREATE DATABASE dagster OWNER dagster, as a superuser), or mend the address",
+        )
+    at = f"{path}: storage in PostgreSQL at {database.address()}"
+    if standby:
+        return failed(CHECK, f"{at}, which is a standby", "name the primary")
+    if not there and not may_create:
+        return failed(
+            CHECK,
+            f"{at}, where Dagster has made no tables yet and {role} may make none",
+            f'as the owner of the database {name}: GRANT CREATE ON SCHEMA "{schema or "public"}" '
+            f'TO "{role}";',
+        )
+    if there and not may_write:
+        return failed(
+            CHECK,
+            f"{at}, whose tables {role} may not write",
+            "give Dagster a role that owns its tables: it migrates them itself",
+        )
+    state = "its tables are there" if there else "Dagster makes its tables at its first start"
+    return ok(CHECK, f"{at}; {state}")
+
+
+def _address(storage: Any, environ: Mapping[str, str]) -> str | None:
+    """The address in the section, or None where it is spelled in a way that only Dagster reads."""
+    own = storage.get("postgres")
+    config = own if isinstance(own, Mapping) else storage.get("custom", {}).get("config", {})
+    url = config.get("postgres_url") if isinstance(config, Mapping) else None
+    if isinstance(url, Mapping):
+        url = environ.get(str(url.get("env")), "").strip()
+    return url if isinstance(url, str) and url else None
 
 
 def _in_postgresql(storage: Any) -> bool:

@@ -230,7 +230,8 @@ def asked(guard: Guard, at: Look) -> str:
         raise Refusal(
             f"The database would not say what the guard {guard.name!r} asks: "
             f"{sanitize_exception(error, limit=1000)}.",
-            "See the grants in docs/security.md, and `filejobs doctor`.",
+            "`filejobs grants --missing` prints the rights that the role lacks; `filejobs doctor` "
+            "looks closer.",
         ) from error
     except Refusal:
         raise

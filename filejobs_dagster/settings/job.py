@@ -22,6 +22,7 @@ from filejobs_dagster.settings.values import Owner, between
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings.model import Settings
+    from filejobs_dagster.settings.other_database import OtherDatabase
     from filejobs_dagster.settings.secrets import Secret
     from filejobs_dagster.settings.tables import TableSettings
 
@@ -70,6 +71,27 @@ class Around:
     entry: str | None
     buckets: Mapping[str, Mapping[str, Any]]
     audit: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement of the operator's, or a table that a job changes itself.
+
+    Attributes:
+        by: What asks, for people: `source avatars`.
+        database: Where; None for the project's own database.
+        statement: The statement, with its parameters.
+        table: Or the table, as the settings spell it.
+        privileges: What the job does with the table.
+        replica: Where the statement is read besides.
+    """
+
+    by: str
+    database: OtherDatabase | None
+    statement: str | None = None
+    table: str | None = None
+    privileges: tuple[str, ...] = ()
+    replica: OtherDatabase | None = None
 
 
 class JobSettings(Section):
@@ -156,6 +178,22 @@ class JobSettings(Section):
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables that the job works on: each is a source of the job's bucket."""
         yield from ()
+
+    def asked(self) -> Iterator[Asked]:
+        """What it asks of the operator's own tables, beside the sources of its bucket."""
+        for table in self.declared():
+            by, at = f"table {table.name}", table.database
+            change = ("UPDATE",) if table.set is not None else ("UPDATE", "DELETE")
+            yield Asked(by, at, table=table.table, privileges=("SELECT", *change))
+            for other in table.unless_named_by:
+                yield Asked(by, at, table=other.table, privileges=("SELECT",))
+            for child in table.also_delete:
+                locked = ("UPDATE",) if child.also_delete else ()
+                for one in (child, *child.also_delete):
+                    more = locked if one is child else ()
+                    yield Asked(by, at, table=one.table, privileges=("SELECT", *more, "DELETE"))
+            if table.audit is not None:
+                yield Asked(by, at, statement=table.audit)
 
 
 def _always_stale(said: Mapping[str, Any]) -> Iterator[Found]:

@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from filejobs_dagster.cli import runs as runs_command
@@ -14,10 +15,13 @@ from filejobs_dagster.cli.lazy import reflowed
 from filejobs_dagster.cli.main import Commands, app
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "migrate", "grants", "doctor", "bucket", "apply", "verify", "audit",
+    "demo", "dev", "prove", "init", "migrate", "grants", "doctor", "bucket", "apply", "verify",
+    "audit",
     "run", "open", "status",
     "runs", "retention", "hold", "release",
     "restore", "backfill", "uploads", "alert", "metrics", "record", "mirror", "serve-trigger",
@@ -246,3 +250,30 @@ def test_no_color_takes_the_colours_of_a_terminal_away(
 
 def test_the_version_has_a_short_option() -> None:
     assert CliRunner().invoke(app, ["-V"]).stdout == CliRunner().invoke(app, ["--version"]).stdout
+
+
+TEXT = {
+    # What they print is for people or for another program's own format.
+    "demo", "dev", "init", "migrate", "bucket adopt", "apply", "audit keygen", "audit restore",
+    "audit prove", "audit hold set", "audit hold release", "open", "hold", "release", "backfill",
+    "uploads retry", "alert", "metrics", "serve-trigger", "live", "ready",
+    # JSON in any case.
+    "bucket policy", "settings schema",
+}  # fmt: skip
+
+
+def commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "list_commands"):
+        yield " ".join(path), command
+        return
+    for name in command.list_commands(None):
+        yield from commands(command.get_command(None, name), *path, name)
+
+
+def test_every_command_whose_answer_is_data_gives_it_as_json() -> None:
+    lacking = {
+        name
+        for name, command in commands(get_command(app))
+        if not {"--json", "--format"} & {one for each in command.params for one in each.opts}
+    }
+    assert lacking == TEXT

@@ -77,4 +77,4 @@ def test_the_bucket_policy_is_json() -> None:
     policies = [json.loads(each.text) for each in page("security.md").blocks
                 if each.language == "json"]  # fmt: skip
     effects = [{one["Effect"] for one in policy["Statement"]} for policy in policies]
-    assert effects == [{"Allow"}, {"Deny"}]
+    assert effects == [{"Deny"}]

@@ -10,8 +10,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.cli.grants import statements
+from filejobs_dagster.cli.init import Answers, Journey, document
 from filejobs_dagster.doctor.database import check_database
+from filejobs_dagster.doctor.rights import own_rights, statements
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.operator import Column, OperatorQuery
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 ROLES = ("filejobs_owner", "filejobs_collector", "application")
 
-ROLES_AND_GRANTS = ("CREATE ROLE filejobs_owner", "GRANT USAGE ON SCHEMA filejobs")
+MAKING_ROLES = "CREATE ROLE filejobs_owner"
 
 _BODY = """'{"kind":"file.shared"}'"""
 
@@ -88,7 +89,7 @@ def _sql(name: str, containing: str) -> str:
 
 @pytest.mark.parametrize(
     "block",
-    [block for block in blocks("sql") if not any(own in block.text for own in ROLES_AND_GRANTS)],
+    [block for block in blocks("sql") if MAKING_ROLES not in block.text],
     ids=lambda block: block.name,
 )
 def test_every_statement_of_a_page_runs_on_the_migrated_tables(
@@ -122,10 +123,11 @@ def fresh_roles(empty_database_url: str) -> Iterator[str]:
 def test_the_grants_give_each_role_what_it_needs_and_no_more(
     fresh_roles: str, tmp_path: Path
 ) -> None:
-    *_, journey = (block for block in page("first-hour.md").blocks if block.language == "yaml")
+    journey = document(Answers(Journey.FILES, "acme-production", "acme-uploads", owns=["files/"]))
     path = tmp_path / "filejobs.yaml"
-    path.write_text(journey.text, encoding="utf-8")
-    first, second = (_sql("security.md", containing) for containing in ROLES_AND_GRANTS)
+    more = "  upload_cleanup: {by_hand: true}\n"
+    path.write_text(journey + more, encoding="utf-8")
+    first = _sql("security.md", MAKING_ROLES)
     rest = [block.text for block in page("first-hour.md").blocks if block.language == "sql"]
     assert len(rest) == 2
     with psycopg.connect(fresh_roles, autocommit=True) as superuser:
@@ -135,16 +137,20 @@ def test_the_grants_give_each_role_what_it_needs_and_no_more(
     # What `filejobs grants` prints for the settings of the same journey.
     settings = load_settings(path, {"FILEJOBS_DATABASE_URL": collector})
     with psycopg.connect(owner, autocommit=True) as connection:
-        for statement in statements(settings, ROLES[1]):
-            connection.execute(statement)
-        _run(connection, second)
+        for rights, role in (
+            (own_rights(settings, "jobs"), ROLES[1]),
+            (own_rights(settings, "application"), ROLES[2]),
+        ):
+            for statement in statements(rights, role):
+                connection.execute(statement)
+        connection.execute("SET search_path = filejobs")
         for text in rest:
             _run(connection, text)
 
     database = Database(collector, "filejobs")
     with database.connect("test") as connection:
         findings = {
-            each.check: each.verdict for each in check_database(database, connection, "test", 1)
+            each.check: each.verdict for each in check_database(database, connection, settings)
         }
         assert (findings["migrations"], findings["privileges"]) == ("ok", "ok")
         with connection.transaction(), connection.cursor() as cursor:

@@ -19,9 +19,10 @@ from typer.testing import CliRunner, Result
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.doctor import software
 from filejobs_dagster.doctor.configuration import check_idle
-from filejobs_dagster.doctor.database import FUNCTIONS, NEEDED, SEQUENCES, _pooler
-from filejobs_dagster.doctor.examination import examine
+from filejobs_dagster.doctor.database import _pooler
+from filejobs_dagster.doctor.examination import _not_here, examine
 from filejobs_dagster.doctor.instance import check_instance
+from filejobs_dagster.doctor.rights import own_rights, statements
 from filejobs_dagster.doctor.software import check_software, library_version_for
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Settings, load_settings, read_settings
@@ -160,61 +161,6 @@ def test_every_mistake_in_the_settings_is_a_finding_and_the_rest_is_skipped(
     said = patient.call()
     assert said.exit_code == 1
     assert "did you mean limit?" in said.stdout
-
-
-class TestPrivileges:
-    def test_each_that_is_missing_is_named(
-        self,
-        patient: Patient,
-        connection: psycopg.Connection,
-        role: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        name = conninfo_to_dict(role)["user"]
-        connection.execute(
-            sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}").format(
-                sql.Identifier(str(name))
-            )
-        )
-        monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
-        finding = patient.one("privileges")
-        assert finding.verdict == "failed"
-        for lacking in (
-            "UPDATE on file",
-            "DELETE on file",
-            "INSERT on job_run",
-            "USAGE on job_run_id_seq",
-            "EXECUTE on audit_append_many(text,text[])",
-        ):
-            assert lacking in finding.found
-        assert "SELECT on" not in finding.found
-
-    def test_exactly_the_named_ones_are_enough(
-        self,
-        patient: Patient,
-        connection: psycopg.Connection,
-        role: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        grantee = sql.Identifier(str(conninfo_to_dict(role)["user"]))
-        for table, privileges in NEEDED:
-            connection.execute(
-                sql.SQL("GRANT {} ON {} TO {}").format(
-                    sql.SQL(", ".join(privileges)), sql.Identifier(table), grantee
-                )
-            )
-        for sequence in SEQUENCES:
-            connection.execute(
-                sql.SQL("GRANT USAGE ON SEQUENCE {} TO {}").format(
-                    sql.Identifier(sequence), grantee
-                )
-            )
-        for function in FUNCTIONS:
-            connection.execute(
-                sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), grantee)
-            )
-        monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
-        assert patient.one("privileges").verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -376,6 +322,25 @@ def test_a_line_that_has_no_effect_as_things_stand_is_a_warning(
     assert found.found.startswith(f"{path} does nothing: ")
 
 
+def test_the_doctor_sends_nobody_to_the_doctor(
+    patient: Patient, connection: psycopg.Connection, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages of runs do, control; the same ones, met by the doctor, end without it."""
+    monkeypatch.setenv("FILEJOBS_DATABASE_URL", role)
+    name = str(conninfo_to_dict(role)["user"])
+    rights = [one for one in own_rights(patient.settings()) if one.name != "bucket_doubt"]
+    for statement in statements(rights, name):
+        connection.execute(statement)
+    missing = f'GRANT SELECT, INSERT, UPDATE, DELETE ON "public"."bucket_doubt" TO "{name}";'
+    met_by_a_run = "Not listed: AccessDenied. See what `filejobs doctor` says of the bucket."
+    assert _not_here(met_by_a_run) == "Not listed: AccessDenied."
+    said = patient.call()
+    assert said.exit_code == 1
+    assert "permission denied for table bucket_doubt" in said.stdout
+    assert missing in said.stdout
+    assert "`filejobs doctor`" not in said.stdout
+
+
 class TestDagster:
     def found(self, environ: dict[str, str]) -> Finding:
         (finding,) = check_instance(environ)
@@ -392,13 +357,27 @@ class TestDagster:
         assert finding.verdict == "failed"
         assert "dagster.yaml" in finding.found
 
-    def test_variables_that_the_file_names_must_be_set(self, tmp_path: Path) -> None:
+    def test_variables_that_the_file_names_must_be_set_and_lead_to_a_database_that_takes_tables(
+        self, tmp_path: Path, database_url: str, role: str
+    ) -> None:
         shutil.copy(CHECKOUT / "dagster.yaml", tmp_path)
         home = {"DAGSTER_HOME": str(tmp_path)}
         finding = self.found(home)
         assert finding.verdict == "failed"
         assert "FILEJOBS_DAGSTER_URL" in finding.found
-        assert self.found({**home, "FILEJOBS_DAGSTER_URL": "postgresql://"}).verdict == "ok"
+
+        def at(url: str) -> Finding:
+            return self.found({**home, "FILEJOBS_DAGSTER_URL": url})
+
+        assert at(database_url).verdict == "ok"
+        away = at(make_conninfo(database_url, port="1", password="hunter2"))
+        assert away.verdict == "failed"
+        assert "CREATE DATABASE dagster" in away.advice
+        assert "hunter2" not in away.found
+        lacks = at(role)
+        assert lacks.verdict == "failed"
+        name = conninfo_to_dict(role)["user"]
+        assert lacks.advice.endswith(f'GRANT CREATE ON SCHEMA "public" TO "{name}";')
 
     def test_storage_in_files_is_a_warning(self, tmp_path: Path) -> None:
         (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")

@@ -14,10 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from filejobs_dagster.audit.keys import generate, private_text
 from filejobs_dagster.doctor.audit import check_audit
 from filejobs_dagster.doctor.buckets import check_bucket
-from filejobs_dagster.doctor.database import FUNCTIONS, SEQUENCES
-from filejobs_dagster.doctor.database import NEEDED as NEEDED_BY_ALL
+from filejobs_dagster.doctor.database import check_database
 from filejobs_dagster.doctor.examination import examine
-from filejobs_dagster.jobs.audit import JOBS
+from filejobs_dagster.doctor.rights import lacking, own_rights, statements
 from filejobs_dagster.settings import load_settings, read_settings
 from tests.installation import make_installation
 from tests.jobs.audit.conftest import KEY, SIGNER, Auditor, with_audit
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+    from filejobs_dagster.settings import Settings
 
 pytestmark = pytest.mark.thorough
 
@@ -45,24 +45,28 @@ def auditor(
     return Auditor(installation, pins)
 
 
-def findings(auditor: Auditor) -> dict[str, Finding]:
-    """What the doctor says of the chains."""
+def settings_of(auditor: Auditor) -> Settings:
     environment = {
         **os.environ,
         **auditor.installation.environment,
         KEY: private_text(SIGNER),
     }
-    settings = load_settings(auditor.installation.write(), environment)
-    database = auditor.installation.database
+    return load_settings(auditor.installation.write(), environment)
+
+
+def findings(auditor: Auditor) -> dict[str, Finding]:
+    """What the doctor says of the chains, and of the rights on their tables."""
+    settings, database = settings_of(auditor), auditor.installation.database
     with database.connect("test") as connection:
-        return {one.check: one for one in check_audit(settings, database, connection)}
+        found = [*check_audit(settings), *check_database(database, connection, settings)]
+    return {one.check: one for one in found}
 
 
 def test_a_whole_set_up_is_well(auditor: Auditor) -> None:
     found = findings(auditor)
     assert {check: one.verdict for check, one in found.items() if one.verdict != "ok"} == {}
     assert set(found) >= {
-        "audit privileges",
+        "privileges",
         "audit key",
         "audit public keys",
         "audit pins",
@@ -150,30 +154,20 @@ def test_the_named_rights_are_enough_for_all_three_jobs_and_each_missing_one_is_
     auditor.append(5, age=200)
     assert auditor.seal().ok
     auditor.append(2)
-    name = sql.Identifier(str(conninfo_to_dict(role)["user"]))
-    wanted = [(table, one) for table, needed in NEEDED_BY_ALL for one in needed]
-    for table, privilege in wanted:
-        connection.execute(
-            sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(privilege), sql.Identifier(table), name)
-        )
-    for sequence in SEQUENCES:
-        connection.execute(
-            sql.SQL("GRANT USAGE ON SEQUENCE {} TO {}").format(sql.Identifier(sequence), name)
-        )
-    for function in FUNCTIONS:
-        connection.execute(
-            sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), name)
-        )
+    name = str(conninfo_to_dict(role)["user"])
+    needed = own_rights(settings_of(auditor))
+    for statement in statements([one for one in needed if "audit" not in one.name], name):
+        connection.execute(statement)
     auditor.installation.database_url = role
-    lacking = findings(auditor)["audit privileges"]
-    assert lacking.verdict == "failed"
-    assert "SELECT on audit_event" in lacking.found
-    assert "DELETE on audit_event" in lacking.found
-    for table, privilege in {pair for job in JOBS for pair in job.privileges}:
-        connection.execute(
-            sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(privilege), sql.Identifier(table), name)
-        )
-    assert findings(auditor)["audit privileges"].verdict == "ok"
+    found = findings(auditor)["privileges"]
+    assert found.verdict == "failed"
+    with connection.cursor() as cursor:
+        missing = lacking(cursor, needed, name)
+    assert {one.name for one in missing if one.privilege == "DELETE"} == {"audit_event"}
+    for statement in statements(missing, name):
+        assert f"{statement.as_string(connection)};" in found.advice
+        connection.execute(statement)
+    assert findings(auditor)["privileges"].verdict == "ok"
     for outcome in (auditor.seal(), auditor.trim(), auditor.verify()):
         assert outcome.ok, outcome.error
     assert auditor.count() == 2 + 1

@@ -125,5 +125,6 @@ COLLECTOR = Collector(
     settings=DeletedFilesSettings,
     request=Request,
     run=_run,
+    privileges=(("file", "UPDATE"), ("file", "DELETE")),
     examine=_examine,
 )

@@ -10,7 +10,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.conditions import ColumnName
 from filejobs_dagster.settings.durations import Duration, duration_in
-from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
+from filejobs_dagster.settings.job import Around, Asked, JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
 from filejobs_dagster.settings.section import Found, Section, items, part
@@ -166,6 +166,12 @@ class DeletedFilesSettings(JobSettings):
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables of soft-deleted rows."""
         yield from self.tables
+
+    def asked(self) -> Iterator[Asked]:
+        """The tables, and what is asked for the objects that were made from files."""
+        yield from super().asked()
+        for derived in self.derived:
+            yield Asked(f"derived {derived.name}", None, statement=derived.sql)
 
     @classmethod
     def beside(cls, said: Mapping[str, Any], around: Around) -> Iterator[Found]:

@@ -68,6 +68,7 @@ COLLECTOR = Collector(
     settings=RunHistorySettings,
     request=Request,
     run=_run,
+    privileges=(("job_progress", "DELETE"),),
     dry_run="true: count the runs that would go and those that are kept, remove nothing. false: "
     "remove. (`allow_live: false` in filejobs.yaml forbids false.)",
     works_on=frozenset({"dagster"}),

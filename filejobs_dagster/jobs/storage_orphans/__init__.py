@@ -53,5 +53,9 @@ COLLECTOR = Collector(
     settings=StorageOrphansSettings,
     request=Request,
     run=_run,
+    privileges=(
+        *(("orphan_candidate", right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),
+        *(("orphan_pass", right) for right in ("SELECT", "INSERT", "DELETE")),
+    ),
     reads=frozenset({"shape", "rewrites", "read_from", "scratch_dir"}),
 )

@@ -17,7 +17,7 @@ from filejobs_dagster.settings.conditions import (
     name_of,
 )
 from filejobs_dagster.settings.durations import Duration, duration_in
-from filejobs_dagster.settings.job import JobSettings, OneRun, Run
+from filejobs_dagster.settings.job import Asked, JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section
 from filejobs_dagster.settings.tables import OtherTableSettings
@@ -194,6 +194,14 @@ class TableRetentionSettings(JobSettings):
                     ),
                 )
             first.setdefault(name, index)
+
+    def asked(self) -> Iterator[Asked]:
+        """The table of each rule, and those below it."""
+        for rule in self.rules:
+            by = f"rule {rule.name}"
+            yield Asked(by, None, table=rule.table, privileges=("SELECT", "UPDATE", "DELETE"))
+            for child in rule.children:
+                yield Asked(by, None, table=child.table, privileges=("SELECT", "DELETE"))
 
 
 class Request(OneRun, TableRetentionSettings):

@@ -130,5 +130,6 @@ COLLECTOR = Collector(
     settings=UploadCleanupSettings,
     request=Request,
     run=_run,
+    privileges=(("upload", "UPDATE"),),
     due=_due,
 )

@@ -145,6 +145,7 @@ COLLECTOR = Collector(
     settings=UploadReservationsSettings,
     request=Request,
     run=_run,
+    privileges=(("file", "UPDATE"), ("file", "DELETE")),
     examine=_examine,
     due=_due,
 )

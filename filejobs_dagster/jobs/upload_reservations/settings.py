@@ -10,7 +10,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.conditions import ColumnName
 from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import Around, JobSettings, OneRun, Run
+from filejobs_dagster.settings.job import Around, Asked, JobSettings, OneRun, Run
 from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
@@ -226,6 +226,14 @@ class UploadReservationsSettings(JobSettings):
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables of reservations."""
         yield from self.tables
+
+    def asked(self) -> Iterator[Asked]:
+        """The tables, and the statements of the source."""
+        yield from super().asked()
+        if self.source is not None:
+            texts = (self.source.candidates, self.source.claim, self.source.audit)
+            for text in filter(None, texts):
+                yield Asked(f"source {self.source.name}", self.source.database, statement=text)
 
 
 class Request(OneRun, UploadReservationsSettings):

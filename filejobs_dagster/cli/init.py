@@ -1,0 +1,314 @@
+"""`filejobs init`: a first `filejobs.yaml`, all of it dry, and the commands that come next."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from filejobs_dagster.cli import exits
+from filejobs_dagster.cli.invocation import Invocation, problems_text
+from filejobs_dagster.cli.output import one_line, print_error
+
+DATABASE_VARIABLE = "FILEJOBS_DATABASE_URL"
+KEYS = {"access_key_id": "FILEJOBS_S3_ACCESS_KEY_ID",
+        "secret_access_key": "FILEJOBS_S3_SECRET_ACCESS_KEY"}  # fmt: skip
+SCHEMA = "filejobs"
+
+NEXT = (
+    f"filejobs migrate --database-url-env OWNER_URL --schema {SCHEMA}",
+    'filejobs grants --database-url-env OWNER_URL | psql "$OWNER_URL"',
+    "filejobs doctor",
+)
+
+
+class Journey(str, Enum):
+    """What somebody has, as docs/first-hour.md tells it."""
+
+    OWN_TABLES = "own-tables"
+    ORPHANS = "orphans"
+    FILES = "files"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source that a scan proposes.
+
+    Attributes:
+        line: As the settings have it.
+        rewrites: Of its owners.
+        measured: What the scan has counted, and what it says besides, for a comment.
+        usable: False for what is written as a comment only: unsure, superfluous, without a query.
+    """
+
+    line: dict[str, Any]
+    rewrites: tuple[dict[str, str], ...]
+    measured: str
+    usable: bool
+
+
+@dataclass
+class Answers:
+    """What the file is made of: from flags, from a scan, from who sits at the terminal."""
+
+    journey: Journey
+    installation: str = ""
+    bucket: str = ""
+    endpoint_url: str | None = None
+    region: str | None = None
+    owns: list[str] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    table: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+def init(  # noqa: PLR0917 (each is an option)
+    context: typer.Context,
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[PATH]", help="Where to write. Without it, as of --config.", show_default=False
+        ),
+    ] = None,
+    journey: Annotated[
+        Journey | None,
+        typer.Option(
+            "--journey",
+            help="own-tables: your table holds uploads that never finished. orphans: tables name "
+            "keys, and the bucket only grows. files: an application that will use the table file.",
+            show_default=False,
+        ),
+    ] = None,
+    from_scan: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-scan",
+            metavar="FILE",
+            help="What `filejobs scan --json` printed.",
+            show_default=False,
+        ),
+    ] = None,
+    installation: Annotated[
+        str | None,
+        typer.Option("--installation", metavar="NAME", help="acme-production", show_default=False),
+    ] = None,
+    bucket: Annotated[
+        str | None,
+        typer.Option("--bucket", metavar="NAME", help="The bucket.", show_default=False),
+    ] = None,
+    endpoint_url: Annotated[
+        str | None,
+        typer.Option(
+            "--endpoint-url", metavar="URL", help="Of anything but AWS.", show_default=False
+        ),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", metavar="NAME", help="Its region.", show_default=False)
+    ] = None,
+    owns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--owns",
+            metavar="PREFIX",
+            help="A prefix in which may be collected, such as files/. May be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="'TABLE KEY DUE WHERE'",
+            help="For own-tables: the table, its column of keys, its column of deadlines, and "
+            "which rows may go: \"public.documents storage_key expires_at status = 'reserved'\".",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a first filejobs.yaml, all of it dry, and print the next three commands.
+
+    Takes what `filejobs scan` found, with what was measured as comments. Asks on a terminal what
+    it was not told; elsewhere it says which flag is missing. Only the file is written. It is
+    checked before: what this command writes, the jobs can read.
+
+    [bold]Examples[/bold]
+      filejobs scan --bucket acme-uploads --json > scan.json
+      filejobs init --journey orphans --from-scan scan.json --installation acme-production
+      filejobs init --journey files --installation acme --bucket acme-uploads --owns files/
+
+    [bold]Exit codes[/bold]
+      0   written
+      1   refused: the file is there, or what would be written has mistakes
+      64  called wrongly
+    """
+    invocation = Invocation.of(context)
+    place = path or invocation.config or Path(os.environ.get("FILEJOBS_CONFIG") or "filejobs.yaml")
+    if place.exists() and not force:
+        print_error(f"{place} is there already, and nothing was written. --force replaces it.")
+        raise typer.Exit(exits.FAILED)
+    answers = Answers(
+        Journey(_said("--journey", journey and journey.value, "own-tables, orphans or files")),
+        endpoint_url=endpoint_url,
+        region=region,
+        owns=owns or [],
+    )
+    if from_scan is not None:
+        _take_scan(from_scan, answers)
+    answers.installation = _said("--installation", installation, "a name, such as acme-production")
+    answers.bucket = _said("--bucket", bucket or answers.bucket, "the bucket's name")
+    if not answers.owns:
+        answers.owns = _said("--owns", None, "prefixes that may be collected in: files/").split()
+    if answers.journey is Journey.OWN_TABLES:
+        answers.table = _table(_said("--table", table, "TABLE KEY DUE WHERE"))
+    text = document(answers)
+    _require_right(text, place)
+    place.write_text(text, encoding="utf-8")
+    typer.echo(f"Wrote {place}: everything in it is dry. Read it, then:\n")
+    for command in NEXT:
+        typer.echo(f"  {command}")
+    for remark in answers.remarks:
+        typer.echo(f"\n{remark}")
+
+
+def _said(flag: str, given: str | None, what: str) -> str:
+    """What was given, or what somebody at the terminal answers."""
+    if given:
+        return given
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"it is missing: {what}", param_hint=flag)
+    answer: str = typer.prompt(f"{flag.removeprefix('--')} ({what})")
+    return answer.strip()
+
+
+def _table(said: str) -> dict[str, str]:
+    name, _, rest = said.strip().partition(" ")
+    key, _, rest = rest.strip().partition(" ")
+    due, _, where = rest.strip().partition(" ")
+    if not where.strip():
+        raise typer.BadParameter(
+            "write four things: the table, its column of keys, its column of deadlines, and a "
+            "condition on the rows that may go",
+            param_hint="--table",
+        )
+    short = name.rpartition(".")[2]
+    return {"name": short, "table": name, "key": key, "due": due, "after": "0s",
+            "where": where.strip()}  # fmt: skip
+
+
+def _take_scan(path: Path, answers: Answers) -> None:
+    """Take the bucket, the prefixes and the sources of a scan."""
+    try:
+        scan = json.loads(path.read_text(encoding="utf-8"))
+        answers.bucket = scan["bucket"]
+        found = [_source(one) for one in scan["sources"]]
+        prefixes = scan.get("prefixes", ())
+        named = [one["label"] for one in prefixes if one.get("referenced", {}).get("objects")]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise typer.BadParameter(
+            f"{path} is not what `filejobs scan --json` prints ({type(error).__name__})",
+            param_hint="--from-scan",
+        ) from None
+    answers.endpoint_url = answers.endpoint_url or scan.get("endpoint_url")
+    answers.sources = found
+    answers.owns = answers.owns or [label for label in named if label.endswith("/")]
+    if scan.get("stopped"):
+        answers.remarks.append(f"The scan did not come to its end: {scan['stopped']}.")
+
+
+def _source(said: dict[str, Any]) -> Source:
+    line = {"name": said["name"], "sql": said.get("sql")}
+    if said.get("names", "keys") != "keys":
+        line["names"] = said["names"]
+    for name in ("transforms", "recheck_sql"):
+        if said.get(name):
+            line[name] = said[name]
+    objects = said.get("objects", {})
+    measured = f"{said.get('column', said['name'])}: {said.get('values', 'unknown')} names, "
+    measured += f"{objects.get('objects', 'unknown')} objects"
+    if said.get("missing"):
+        measured += f", {said['missing']} names without an object"
+    why = said.get("unsure") or ("other sources name all of it" if said.get("redundant") else "")
+    rest = "; ".join(filter(None, (why, said.get("note"))))
+    usable = said.get("sql") is not None and not why
+    return Source(line, tuple(said.get("rewrites", ())), one_line(f"{measured}; {rest}"), usable)
+
+
+def document(answers: Answers) -> str:
+    """The text of the file."""
+    bucket: dict[str, Any] = {"bucket": answers.bucket}
+    if answers.endpoint_url:
+        bucket |= {"endpoint_url": answers.endpoint_url, "addressing": "path"}
+        bucket |= {name: {"env": variable} for name, variable in KEYS.items()}
+    if answers.region or answers.endpoint_url:
+        bucket["region"] = answers.region or "us-east-1"
+    bucket |= {"owns": answers.owns, "min_age": "48h"}
+    head = {
+        "installation": answers.installation,
+        "environment": "production",
+        "allow_live": False,
+        "database": {"url": {"env": DATABASE_VARIABLE}, "schema": SCHEMA},
+    }
+    lines = [
+        "# Written by `filejobs init`. Nothing here deletes: allow_live is false, each job dry.",
+        _yaml(head),
+        "buckets:\n  uploads:\n" + _indented(_yaml(bucket), 4),
+    ]
+    if answers.sources:
+        lines.append("    # Every query that names keys in use. What none names looks unused.")
+        if any(source.usable for source in answers.sources):
+            lines.append("    sources:")
+    lines += [_listed(source) for source in answers.sources]
+    rewrites = [one for source in answers.sources if source.usable for one in source.rewrites]
+    if rewrites:
+        lines.append(_indented(_yaml({"rewrites": rewrites}), 4))
+    lines.append(_yaml({"jobs": _jobs(answers)}))
+    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _jobs(answers: Answers) -> dict[str, Any]:
+    by_hand: dict[str, Any] = {"by_hand": True, "mode": "dry"}
+    if answers.journey is Journey.ORPHANS:
+        return {"storage_orphans": by_hand}
+    if answers.journey is Journey.OWN_TABLES:
+        return {"upload_reservations": {**by_hand, "tables": [answers.table]}}
+    return {"upload_reservations": by_hand}
+
+
+def _listed(source: Source) -> str:
+    text = _indented(_yaml([source.line]), 6)
+    if not source.usable:
+        text = "\n".join(f"      # {line[6:]}" for line in text.splitlines())
+    return f"      # {source.measured.rstrip('; ')}\n{text}"
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _indented(text: str, by: int) -> str:
+    return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
+
+
+def _require_right(text: str, place: Path) -> None:
+    """Read what would be written as the jobs will read it, with secrets that mean nothing."""
+    import tempfile  # noqa: PLC0415 (--help stays fast)
+
+    from filejobs_dagster.settings import read_settings  # noqa: PLC0415
+
+    known = {DATABASE_VARIABLE: "postgresql://", **dict.fromkeys(KEYS.values(), "unknown")}
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / place.name
+        draft.write_text(text, encoding="utf-8")
+        loaded = read_settings(draft, {**os.environ, **known})
+    if loaded.settings is None:
+        print_error(f"{problems_text(loaded)}\nNothing was written: give other flags, or mend the "
+                    "scan's proposal.")  # fmt: skip
+        raise typer.Exit(exits.FAILED)

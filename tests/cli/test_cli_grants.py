@@ -1,0 +1,293 @@
+"""`filejobs grants`: each role works with what is printed for it, and not with one right less."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from typer.testing import CliRunner
+
+from filejobs_dagster.cli.main import app
+from filejobs_dagster.doctor.database import check_database
+from filejobs_dagster.doctor.rights import Right, own_rights, statements
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.registry import BY_NAME
+from tests.installation import Installation, make_installation
+from tests.instances import dagster_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from mypy_boto3_s3 import S3Client
+    from typer.testing import Result
+
+    from filejobs_dagster.embedded.s3 import EmbeddedS3
+
+ROLE = f"grantee_{os.getpid()}"
+
+WORLD = """
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+CREATE SCHEMA shop;
+CREATE TABLE shop.account (id serial PRIMARY KEY, avatar_key text);
+CREATE TABLE shop.hidden (id serial PRIMARY KEY, key text);
+CREATE VIEW shop.shown AS SELECT key FROM shop.hidden;
+CREATE TABLE shop.session (id serial PRIMARY KEY, expires_at timestamptz NOT NULL);
+CREATE INDEX ON shop.session (expires_at, id);
+CREATE TABLE shop.kept (session_id integer);
+INSERT INTO shop.account (avatar_key) VALUES ('files/avatar');
+INSERT INTO shop.hidden (key) VALUES ('files/shown');
+INSERT INTO shop.session (expires_at) SELECT now() - interval '9 days' FROM generate_series(1, 3);
+"""
+
+JOBS: dict[str, dict[str, Any]] = {
+    "upload_reservations": {},
+    "deleted_files": {"restore_window": "1d"},
+    "upload_cleanup": {},
+    "multipart_uploads": {},
+    "storage_orphans": {},
+    "table_retention": {
+        "rules": [
+            {
+                "name": "expired sessions",
+                "table": "shop.session",
+                "time": "expires_at",
+                "delete_after": "1d",
+            }
+        ]
+    },
+}
+
+
+class World(Installation):
+    """One world for all of it: settings change, and rights are taken and given back."""
+
+    setenv: Callable[[str, str], None]
+
+    def only(self, *jobs: str, **more: Any) -> World:
+        self.document["jobs"] = {
+            job: {"by_hand": True, "mode": "live", **JOBS.get(job, {}), **more} for job in jobs
+        }
+        self.write()
+        return self
+
+    def sql(self, *texts: Any) -> None:
+        with psycopg.connect(self.database_url, autocommit=True) as owner:
+            for text in texts:
+                owner.execute(text if not isinstance(text, str) else text.encode())
+
+    def fill(self) -> None:
+        """Give each job something to do."""
+        self.sql(
+            "INSERT INTO file (storage_key, upload_expires_at)"
+            " VALUES ('files/' || gen_random_uuid(), now() - interval '3 days')",
+            "INSERT INTO file (state, storage_key, deleted_at)"
+            " VALUES ('deleted', 'files/' || gen_random_uuid(), now() - interval '30 days')",
+            "SELECT cancel_upload(id) FROM begin_upload('files/')",
+            "INSERT INTO shop.session (expires_at) VALUES (now() - interval '9 days')",
+        )
+
+    def findings(self, environment: dict[str, str]) -> dict[str, Any]:
+        """What the doctor says of the database, as the role."""
+        settings = self.settings(environment)
+        database = Database(environment["FILEJOBS_DATABASE_URL"])
+        with closing(database.connect("test")) as connection:
+            return {one.check: one for one in check_database(database, connection, settings)}
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, database_url: str, bucket: str, s3_client: S3Client, s3_server: EmbeddedS3,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[World]:  # fmt: skip
+    made = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
+    world = World(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    world.document["buckets"]["uploads"]["sources"] = [
+        {"name": "avatars", "sql": "select avatar_key from shop.account"},
+        {"name": "shown", "sql": "select key from shop.shown"},
+    ]
+    world.setenv = monkeypatch.setenv
+    world.only("upload_reservations")
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    world.sql(WORLD)
+    for key in ("files/avatar", "files/shown"):
+        s3_client.put_object(Bucket=bucket, Key=key, Body=b"bytes")
+    assert call("bucket", "adopt").exit_code == 0
+    world.sql(f"CREATE ROLE {ROLE} LOGIN")
+    yield world
+    world.sql(f"DROP OWNED BY {ROLE}", f"DROP ROLE {ROLE}")
+
+
+def granted(who: str, world: World) -> list[Right]:
+    """The rights of a role, after the role was given exactly these by what is printed."""
+    world.setenv("FILEJOBS_DATABASE_URL", world.database_url)
+    printed = call("grants", "--for", who, "--role", ROLE)
+    assert printed.exit_code == 0, printed.output
+    world.sql(f"DROP OWNED BY {ROLE}", printed.stdout)
+    world.setenv("FILEJOBS_DATABASE_URL", make_conninfo(world.database_url, user=ROLE))
+    return list(own_rights(world.settings(dict(os.environ)), who))  # type: ignore[arg-type]
+
+
+def without(right: Right) -> str:
+    (given,) = statements([right], ROLE)
+    revoked = given.as_string().replace("GRANT ", "REVOKE ", 1)
+    return revoked.replace(f'TO "{ROLE}"', f'FROM "{ROLE}"')
+
+
+def giving(right: Right) -> str:
+    (given,) = statements([right], ROLE)
+    return f"{given.as_string()};"
+
+
+def test_the_doctor_prints_the_statement_that_gives_back_each_right_that_a_job_lacks(
+    world: World,
+) -> None:
+    world.only(*JOBS)
+    rights = granted("jobs", world)
+    theirs = [
+        Right("SCHEMA", "shop", "shop", "USAGE"),
+        *(Right("TABLE", "shop", table, "SELECT") for table in ("account", "shown")),
+        *(Right("TABLE", "shop", "session", one) for one in ("SELECT", "UPDATE", "DELETE")),
+    ]
+    environment = dict(os.environ)
+    assert {one.verdict for one in world.findings(environment).values()} == {"ok"}
+    for right in (*rights, *theirs):
+        world.sql(without(right))
+        found = world.findings(environment)["your tables" if right in theirs else "privileges"]
+        assert found.verdict == "failed", right
+        assert found.advice == f"as the owner of the tables: {giving(right)}"
+        world.sql(giving(right))
+    assert {one.verdict for one in world.findings(environment).values()} == {"ok"}
+
+
+def test_what_sources_and_rules_name_is_granted_and_what_lies_below_a_view_is_not(
+    world: World,
+) -> None:
+    world.document["buckets"]["uploads"]["sources"] += [
+        {"name": "gone", "sql": "select key from shop.gone"},
+        {
+            "name": "apart",
+            "sql": "select key from shop.hidden",
+            "database": {"url": {"env": "FILEJOBS_APP_DATABASE_URL"}},
+            "read_from": {"url": {"env": "FILEJOBS_REPLICA_URL"}},
+        },
+    ]
+    world.setenv("FILEJOBS_APP_DATABASE_URL", make_conninfo(world.database_url, user="reader"))
+    world.setenv("FILEJOBS_REPLICA_URL", make_conninfo(world.database_url, user="replica"))
+    world.only("table_retention", "storage_orphans")
+    printed = call("grants", "--role", "collector").stdout
+    for told in (
+        'GRANT USAGE ON SCHEMA "shop" TO "collector";',
+        'GRANT SELECT ON "shop"."account" TO "collector";',
+        'GRANT SELECT ON "shop"."shown" TO "collector";',
+        'GRANT SELECT, UPDATE, DELETE ON "shop"."session" TO "collector";',
+        '-- source gone: yours to grant, as relation "shop.gone" does not exist',
+        "-- in the other database: filejobs grants --database FILEJOBS_APP_DATABASE_URL",
+    ):
+        assert f"{told}\n" in printed
+    assert "hidden" not in printed
+    asked = ("--database", "FILEJOBS_APP_DATABASE_URL", "--database-url-env")
+    other = call("grants", *asked, "FILEJOBS_DATABASE_URL", "--json")
+    assert [(one["role"], one["statement"]) for one in json.loads(other.stdout)["statements"]] == [
+        (role, f'GRANT {what} TO "{role}";')
+        for role in ("reader", "replica")
+        for what in ('USAGE ON SCHEMA "shop"', 'SELECT ON "shop"."hidden"')
+    ]
+    nowhere = call("grants", "--database", "FILEJOBS_OTHER_URL")
+    assert nowhere.exit_code == 64
+    assert "the settings have: FILEJOBS_APP_DATABASE_URL" in nowhere.stderr
+
+
+def test_a_role_that_may_not_even_use_the_schema_still_learns_what_it_lacks(world: World) -> None:
+    """PostgreSQL refuses to read the statement for it, control; the names stand in the text."""
+    granted("jobs", world)
+    world.sql(f"REVOKE ALL ON SCHEMA shop FROM {ROLE}")
+    with (
+        psycopg.connect(os.environ["FILEJOBS_DATABASE_URL"]) as collector,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        collector.execute("SELECT avatar_key FROM shop.account")
+    lacks = call("grants", "--missing", "--role", ROLE)
+    assert lacks.stdout == f'GRANT USAGE ON SCHEMA "shop" TO "{ROLE}";\n'
+
+
+# Objects of a test are younger than the lowest `min_age`, so none becomes a candidate here; that
+# the doctor says it is shown above.
+ONLY_OF_OLD_OBJECTS = Right("TABLE", "public", "orphan_candidate", "INSERT")
+
+READERS = (
+    ("status", (("status", "--check"), ("runs",), ("metrics",))),
+    ("mirror", (("mirror",), ("alert",))),
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("who", "commands"), READERS, ids=["status", "mirror"])
+def test_who_only_looks_or_only_records_needs_each_of_its_rights_and_no_other(
+    world: World, who: str, commands: tuple[tuple[str, ...], ...]
+) -> None:
+    world.document["alerts"] = {"to": [{"name": "on-call", "url": {"env": "FILEJOBS_ALERT_URL"}}]}
+    world.setenv("FILEJOBS_ALERT_URL", "json://127.0.0.1:9/nobody-listens")
+    world.only("upload_reservations", stale_after="2m", schedule="* * * * *", by_hand=False)
+    rights = granted(who, world)
+    with dagster_instance() as instance:
+
+        def said() -> str:
+            """What the commands say when there is something to do for each of them."""
+            never_started = dg.DagsterRun(
+                job_name="upload_reservations",
+                status=dg.DagsterRunStatus.FAILURE,
+                tags={"filejobs/installation": "test"},
+            )
+            instance.run_storage.add_run(never_started)
+            world.sql("DELETE FROM alert_condition", "TRUNCATE mirror_watermark")
+            return "".join(call(*command).stderr for command in commands)
+
+        assert "denied" not in said()
+        for right in rights:
+            world.sql(without(right))
+            lacks = said()
+            # Without USAGE on the schema no table is there to be denied.
+            assert "denied" in lacks or "tables are not all in the database" in lacks, right
+            missing = call("grants", "--for", who, "--role", ROLE, "--missing").stdout
+            assert missing == f"{giving(right)}\n"
+            world.sql(giving(right))
+        assert "denied" not in said()
+
+
+@pytest.mark.thorough
+def test_each_job_runs_live_with_its_own_rights_and_fails_without_one_of_them(
+    world: World,
+) -> None:
+    for job in JOBS:
+        world.only(job)
+        granted("jobs", world)
+        # Rows of earlier jobs whose objects never came are a reason of its own to refuse.
+        world.sql("DELETE FROM file")
+        ran = call("run", job, "--live")
+        assert ran.exit_code == 0, ran.output
+        needed = {Right("TABLE", "public", *pair) for pair in BY_NAME[job].privileges}
+        if job == "table_retention":
+            needed = {Right("TABLE", "shop", "session", one) for one in ("UPDATE", "DELETE")}
+        for right in sorted(needed - {ONLY_OF_OLD_OBJECTS}):
+            if right.name in ("file", "upload", "session"):
+                world.fill()
+            world.sql(without(right))
+            ran = call("run", job, "--live")
+            assert ran.exit_code == 1, right
+            assert giving(right) in ran.stderr or (
+                f"lacks {right.privilege} on {right.schema}.{right.name}" in ran.stderr
+            )
+            world.sql(giving(right))
