@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.cli.words import instant
+from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _run(run: RunSummary | None) -> dict[str, Any] | None:
         "mode": run.mode,
         "scanned": run.scanned,
         "acted": run.acted,
+        "would_act": would_act(run.mode, run.detail),
         "error": run.error,
         "started_by": _starter(StartedBy.in_detail(run.detail)),
     }

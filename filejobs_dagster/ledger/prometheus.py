@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from filejobs_dagster.ledger.runs import ended_in_words, would_act
 from filejobs_dagster.ledger.standing import Word, dead_letters_of
 
 if TYPE_CHECKING:
@@ -61,11 +62,13 @@ class StandingsCollector(Collector):
     def _words(self) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily(
             "filejobs_job_standing",
-            "1 for the word that says where the job stands, 0 for the others.",
+            "1 for the word that says where the job stands, 0 for the others. Absent: the job is "
+            "not in the settings.",
             labels=(*_LABELS, "standing"),
         )
         for standing in self._standings:
-            for word in WORDS:
+            # What nobody asked for stands nowhere: `never run` would be red on a board.
+            for word in WORDS if standing.configured else ():
                 gauge.add_metric(
                     [self._installation, standing.job, word], float(standing.word == word)
                 )
@@ -74,6 +77,10 @@ class StandingsCollector(Collector):
 
 def _ended(run: RunSummary | None) -> float | None:
     return None if run is None else _seconds(run.finished_at)
+
+
+def _failed(run: RunSummary) -> bool:
+    return ended_in_words(run.outcome, run.detail) == "failed"
 
 
 def _took(run: RunSummary) -> float:
@@ -150,10 +157,8 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "last_run_failed",
-        "1 when the newest run failed. Absent: no run is recorded.",
-        lambda standing: (
-            None if standing.last_run is None else standing.last_run.outcome == "failed"
-        ),
+        "1 when the newest run failed, and was not cancelled. Absent: no run is recorded.",
+        lambda standing: None if standing.last_run is None else _failed(standing.last_run),
     ),
     (
         "last_run_duration_seconds",
@@ -167,12 +172,21 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "last_run_acted",
-        "Items that the newest run acted on. Absent: it decided nothing.",
+        "Items that the newest run acted on, 0 for a dry one. Absent: it decided nothing.",
         lambda standing: None if standing.last_run is None else standing.last_run.acted,
     ),
     (
+        "last_run_would_act",
+        "Items that the newest run would have acted on. Absent: it was live, or did not say.",
+        lambda standing: (
+            None
+            if standing.last_run is None
+            else would_act(standing.last_run.mode, standing.last_run.detail)
+        ),
+    ),
+    (
         "last_run_bytes",
-        "Bytes that the newest run freed. Absent: it did not say.",
+        "Bytes that the newest run freed, 0 or absent for a dry one. Absent: it did not say.",
         lambda standing: _number_in(standing.last_run, "bytes_freed"),
     ),
     (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cronsim import CronSim
 from dateutil.parser import isoparse
 
+from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.ledger.words import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME
@@ -514,7 +515,9 @@ def _fine(expected: Expectation, success: RunSummary) -> str:
         scanned = "unknown" if success.scanned is None else f"{success.scanned:,}"
         return f"last run looked at {scanned} and found nothing wrong"
     if expected.mode == "dry":
-        return "runs dry, as the settings say: it reports and collects nothing"
+        would = would_act(success.mode, success.detail)
+        so_far = "" if would is None else f"; live, its last run would have acted on {would:,}"
+        return f"runs dry, as the settings say: it reports and collects nothing{so_far}"
     left = _still_left(success)
     return f"last live run collected {acted}{left}"
 

@@ -326,6 +326,7 @@ class TestJson:
             "mode",
             "scanned",
             "acted",
+            "would_act",
             "error",
             "started_by",
         ]
