@@ -11,6 +11,7 @@ from filejobs_dagster.door.hold import open_holds
 from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.ledger.standing import dead_letters_of, missing_of
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +118,11 @@ class Condition:
         """What is wrong with what."""
         of = "every job" if self.job is None and self.kind == "held" else self.job
         return TITLE[self.kind] if of is None else f"{of} {TITLE[self.kind]}"
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do."""
+        return of_condition(self.kind)
 
     @property
     def fingerprint(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.alerts.words import ADVICE, TITLE, Kind, Severity, What
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,7 +148,7 @@ def _said(notice: Notice) -> tuple[str, list[str]]:
             f"Why: {notice.reason}",
             f"Since: {_at(notice.first_seen)}",
             *_flapping(notice),
-            f"Do: {ADVICE[notice.kind]}",
+            f"Do: {ADVICE[notice.kind]} See {of_condition(notice.kind)}",
         ],
     )
 

@@ -12,6 +12,7 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation, problems_text
 from filejobs_dagster.cli.output import print_error
 from filejobs_dagster.cli.words import moment
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from filejobs_dagster.alerts.memory import Memory
@@ -133,7 +134,7 @@ def _show(settings: Settings, secrets: tuple[str, ...]) -> None:
         waiting = undelivered(cursor, settings.installation)
     for notice in lasting:
         typer.echo(f"{notice.severity}  {notice.title}, since {moment(notice.first_seen)} UTC")
-        typer.echo(f"  {sanitize(notice.reason, known=secrets)}")
+        typer.echo(f"  {sanitize(notice.reason, known=secrets)} (see {of_condition(notice.kind)})")
     if not lasting:
         typer.echo("Nothing is open.")
     for each in waiting:

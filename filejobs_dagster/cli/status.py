@@ -28,6 +28,7 @@ from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
+from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Settings
 
 
@@ -138,7 +139,8 @@ def status(
 def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str | None) -> View:
     loaded = invocation.read()
     if loaded.settings is None:
-        reason = f"{loaded.path} has mistakes: {'; '.join(map(str, loaded.problems))}"
+        mistakes = "; ".join(map(str, loaded.problems))
+        reason = f"{loaded.path} has mistakes: {mistakes} (see {of_condition('settings')})"
         return View(
             loaded.installation, Verdict("unknown", reason), explanation=problems_text(loaded)
         )
@@ -146,7 +148,8 @@ def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str 
     try:
         return _look_into(settings, thresholds, job, invocation.secrets)
     except (psycopg.Error, DatabaseUnavailable, MigrationRefused) as error:
-        reason = expected_failure(error, invocation.secrets) or type(error).__name__
+        said = expected_failure(error, invocation.secrets) or type(error).__name__
+        reason = f"{said} See {of_condition('database')}"
         return View(settings.installation, Verdict("unknown", reason), explanation=reason)
 
 
@@ -160,7 +163,9 @@ def _look_into(
     lacking = outstanding(database)
     if lacking:
         names = ", ".join(migration.name for migration in lacking)
-        reason = f"the database lacks {names}: run `filejobs migrate`"
+        reason = (
+            f"the database lacks {names}: run `filejobs migrate` (see {of_condition('database')})"
+        )
         return View(settings.installation, Verdict("unknown", reason), explanation=reason)
     with (
         database.connect("status") as connection,

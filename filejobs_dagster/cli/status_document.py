@@ -39,7 +39,13 @@ def status_document(
         "summary": verdict.reason,
         "jobs": [_job(standing) for standing in standings],
         "besides": [
-            {"kind": each.kind, "job": each.job, "severity": each.severity, "reason": each.reason}
+            {
+                "kind": each.kind,
+                "job": each.job,
+                "severity": each.severity,
+                "reason": each.reason,
+                "see": each.see,
+            }
             for each in besides
         ],
     }
@@ -51,6 +57,7 @@ def _job(standing: Standing) -> dict[str, Any]:
         "standing": standing.word,
         "severity": standing.severity,
         "reason": standing.reason,
+        "see": standing.see or None,
         "configured": standing.configured,
         "mode": standing.mode if standing.configured else None,
         "stale": standing.stale,

@@ -64,7 +64,7 @@ def print_besides(out: Console, besides: Sequence[Condition]) -> None:
         out.print()
         line = f"{each.severity.upper()}  {each.title}: {each.reason}"
         out.print(Text(line, style=_COLOURS[each.severity]))
-        out.print(Text(ADVICE[each.kind]))
+        out.print(Text(f"{ADVICE[each.kind]} See {each.see}"))
 
 
 def _wide(standings: Sequence[Standing], now: datetime) -> Table:
@@ -83,7 +83,7 @@ def _wide(standings: Sequence[Standing], now: datetime) -> Table:
             _span(standing.stale_after),
             NOTHING if last is None else f"{number(last.scanned)} / {acted_on(last)}",
             _running(standing, now),
-            Text(standing.reason.removeprefix(f"{_NOBODY_ASKED}, and ")),
+            Text(_reason(standing).removeprefix(f"{_NOBODY_ASKED}, and ")),
             style=None if standing.configured else "dim",
         )
     return table
@@ -133,7 +133,7 @@ def _span(duration: timedelta | None) -> str:
 def _more(standing: Standing, now: datetime) -> str:
     """What a narrow table has no room for."""
     last = standing.last_run
-    parts = [standing.reason]
+    parts = [_reason(standing)]
     if last is not None:
         by = StartedBy.in_detail(last.detail)
         counts = f"scanned {number(last.scanned)}, acted on {acted_on(last)}"
@@ -141,6 +141,10 @@ def _more(standing: Standing, now: datetime) -> str:
     if standing.running is not None:
         parts.append(f"running now: {_running(standing, now)}")
     return "; ".join(parts)
+
+
+def _reason(standing: Standing) -> str:
+    return f"{standing.reason} (see {standing.see})" if standing.see else standing.reason
 
 
 def _last(last: RunSummary) -> str:

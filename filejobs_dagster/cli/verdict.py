@@ -60,11 +60,11 @@ def verdict_on(standings: Sequence[Standing], besides: Sequence[Condition] = ())
     """
     asked = [standing for standing in standings if standing.severity != "silent"]
     wrong = [
-        (_judged(each.severity), f"{each.job} {each.word}: {each.reason}")
+        (_judged(each.severity), f"{each.job} {each.word}: {each.reason} (see {each.see})")
         for each in asked
         if each.alarming
     ]
-    wrong += [(each.severity, f"{each.title}: {each.reason}") for each in besides]
+    wrong += [(each.severity, f"{each.title}: {each.reason} (see {each.see})") for each in besides]
     if not asked:
         named = ", ".join(standing.job for standing in standings)
         few = len(standings) == 1

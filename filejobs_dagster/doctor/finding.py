@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from filejobs_dagster.runbook import of_finding
+
 Verdict = Literal["ok", "warning", "failed", "skipped"]
 
 
@@ -23,6 +25,11 @@ class Finding:
     verdict: Verdict
     found: str
     advice: str = ""
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do; empty when there is nothing to do."""
+        return of_finding(self.check) if self.verdict in ("warning", "failed") else ""
 
 
 def ok(check: str, found: str) -> Finding:

@@ -20,6 +20,7 @@ from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.ledger.words import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -236,6 +237,11 @@ class Standing:
     def alarming(self) -> bool:
         """True when somebody must look."""
         return self.severity in ("warning", "critical", "unknown")
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do; empty when there is nothing to do."""
+        return of_condition(self.word) if self.alarming else ""
 
 
 def standings(
@@ -460,13 +466,16 @@ def _failed(last: RunSummary, failures: int) -> str:
 def _never_counted(
     expected: Expectation, last: RunSummary, runs: int, *, stale: bool | None
 ) -> tuple[Word, Severity, str]:
-    covers = last.detail.get("window", {}).get("covers")
-    part = "" if covers in (None, EVERYTHING_COVERED) else f" over {covers} only"
     many = f"{runs:,} or more" if runs >= MAX_FAILURES_COUNTED else f"{runs:,}"
+    none = (
+        "its one recorded run did not succeed"
+        if runs == 1
+        else (f"none of its {many} recorded runs succeeded")
+    )
+    why = _why_uncounted(expected, last)
     reason = (
-        f"the settings say mode: {expected.mode}, but none of its {many} recorded runs succeeded "
-        f"{expected.mode} over everything that was due (the last ran {last.mode}{part}): nothing "
-        "counts as swept"
+        f"the settings say mode: {expected.mode}, but {none} {expected.mode} over everything that "
+        f"was due ({'it' if runs == 1 else 'the last'} {why or 'failed'}): nothing counts as swept"
     )
     return ("stale" if stale else "unknown"), "critical", reason
 
@@ -475,21 +484,24 @@ def _uncounted(expected: Expectation, last: RunSummary | None, success: RunSumma
     """Why the newest run is not the one that counts; empty when it is."""
     if last is None or success is None or last.run_id == success.run_id:
         return ""
+    why = _why_uncounted(expected, last)
+    return f"; the newest run does not count, since it {why} (run {last.run_id})" if why else ""
+
+
+def _why_uncounted(expected: Expectation, last: RunSummary) -> str:
+    """What a run did instead of sweeping, behind `it`; empty where nothing speaks against it."""
     covers = last.detail.get("window", {}).get("covers")
     limit = last.detail.get(LIMITED_TO)
     if last.detail.get("ended") == "canceled":
-        why = "it was cancelled"
-    elif last.outcome != "ok":
-        why = "it failed"
-    elif last.mode != expected.mode:
-        why = f"it ran {last.mode}"
-    elif covers != EVERYTHING_COVERED:
-        why = f"it covered {covers or 'nobody knows what'} only"
-    elif limit is not None:
-        why = f"it was limited to {limit} and left due items"
-    else:
-        return ""
-    return f"; the newest run does not count, since {why} (run {last.run_id})"
+        return "was cancelled"
+    if last.outcome != "ok":
+        return "failed"
+    part = "" if covers in (None, EVERYTHING_COVERED) else f" over {covers} only"
+    if last.mode != expected.mode:
+        return f"ran {last.mode}{part}"
+    if covers != EVERYTHING_COVERED:
+        return f"covered {covers or 'nobody knows what'} only"
+    return "" if limit is None else f"was limited to {limit} and left due items"
 
 
 def _late(expected: Expectation, age: timedelta | None) -> str:

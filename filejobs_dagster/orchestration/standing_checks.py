@@ -19,6 +19,7 @@ from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import JOBS
+from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Loaded, SettingsError, format_duration, known_secrets
 
 CHECK = "standing"
@@ -75,11 +76,11 @@ def verdicts(loaded: Loaded) -> list[dg.AssetCheckEvaluation]:
     try:
         found = _standings(loaded)
     except SettingsError as error:
-        return [_unknown(job, f"filejobs.yaml has mistakes:\n{error}") for job in jobs]
+        return [_unknown(job, f"filejobs.yaml has mistakes:\n{error}", "settings") for job in jobs]
     except (psycopg.Error, DatabaseUnavailable) as error:
         secrets = () if loaded.settings is None else known_secrets(loaded.settings)
         said = sanitize_exception(error, known=secrets)
-        return [_unknown(job, f"the database does not answer: {said}") for job in jobs]
+        return [_unknown(job, f"the database does not answer: {said}", "database") for job in jobs]
     return [_verdict(standing) for standing in found if standing.job in jobs]
 
 
@@ -92,13 +93,13 @@ def _standings(loaded: Loaded) -> Sequence[Standing]:
         return standings(cursor, settings.installation, expectations(settings))
 
 
-def _unknown(job: str, why: str) -> dg.AssetCheckEvaluation:
+def _unknown(job: str, why: str, kind: str) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
         asset_key=dg.AssetKey(job),
         check_name=CHECK,
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"unknown: {why}",
+        description=f"unknown: {why}{_what_now(of_condition(kind))}",
         metadata={"standing": "unknown"},
     )
 
@@ -110,9 +111,13 @@ def _verdict(standing: Standing) -> dg.AssetCheckEvaluation:
         check_name=CHECK,
         passed=not standing.alarming,
         severity=dg.AssetCheckSeverity.ERROR if loud else dg.AssetCheckSeverity.WARN,
-        description=_as_markdown(f"{standing.word}: {standing.reason}"),
+        description=_as_markdown(f"{standing.word}: {standing.reason}{_what_now(standing.see)}"),
         metadata=dict(_facts(standing)),
     )
+
+
+def _what_now(see: str) -> str:
+    return f". See {see}" if see else ""
 
 
 def _as_markdown(text: str) -> str:

@@ -212,7 +212,7 @@ CASES = [
         "unknown",
         "critical",
         [ok(hours, detail={"window": PART}) for hours in (1, 2, 3)],
-        reason="the last ran live over 2026-01-02 only",
+        reason="the last covered 2026-01-02 only",
     ),
     Case(
         "days of a backfill after a sweep",
