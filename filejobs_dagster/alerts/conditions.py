@@ -236,7 +236,7 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
     if not standing.configured:
         return []
     dead = dead_letters_of(standing.last_run)
-    kind = _kind_of(standing)
+    kind = kind_of(standing)
     reason = reason_of(standing.reason, known)
     without = missing_of(standing.last_run) or missing_of(standing.last_success)
     missing = [Condition("missing", standing.job, reason_of(without, known))] if without else []
@@ -250,7 +250,8 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
     return found + missing
 
 
-def _kind_of(standing: Standing) -> Kind | None:
+def kind_of(standing: Standing) -> Kind | None:
+    """Which alert a standing is; None where nobody must be told."""
     kind = _OF_STANDING.get(standing.word)
     last = standing.last_run
     if kind is not None and standing.severity == "warning" and kind in _ONLY_A_WARNING:

@@ -35,6 +35,8 @@ class Commands(LazyGroup):
         "retention": "filejobs_dagster.cli.retention:retention",
         "hold": "filejobs_dagster.cli.hold:hold",
         "release": "filejobs_dagster.cli.hold:release",
+        "mute": "filejobs_dagster.cli.mute:mute",
+        "unmute": "filejobs_dagster.cli.mute:unmute",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
         "uploads": "filejobs_dagster.cli.uploads:app",
         "alert": "filejobs_dagster.cli.alert:alert",
@@ -72,6 +74,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs runs --failed    what went wrong?
   filejobs alert --show     what is somebody told of?
   filejobs hold JOB --why … let no live run go on, until filejobs release JOB
+  filejobs mute JOB --for … tell nobody of its alerts for a while
   filejobs retention        what is kept for how long, and what is due now?
   filejobs backfill JOB     take single days, one after the other
   filejobs uploads dead     cancelled uploads that nobody tries to remove any more

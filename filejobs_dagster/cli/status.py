@@ -11,8 +11,10 @@ from typing import Annotated
 
 import psycopg
 import typer
+from rich.text import Text
 
 from filejobs_dagster.alerts.conditions import Condition, beside_the_standings
+from filejobs_dagster.alerts.mutes import Mute, active
 from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli.completion import job_names
 from filejobs_dagster.cli.failures import expected_failure
@@ -50,6 +52,7 @@ class View:
         standings: None when nothing could be seen.
         now: The database's time.
         besides: What is wrong and no standing says, such as a mirror that is silent.
+        mutes: What nobody is told of at the moment; no exit code knows of it.
         explanation: More than the verdict's one line, for standard error.
     """
 
@@ -58,6 +61,7 @@ class View:
     standings: list[Standing] | None = None
     now: datetime | None = None
     besides: tuple[Condition, ...] = ()
+    mutes: tuple[Mute, ...] = ()
     explanation: str = ""
 
 
@@ -106,7 +110,8 @@ def status(
 
     Beside the jobs it says, each on a line of its own, when nobody records what ran (critical: the
     daemon or the code server is gone), when a run ended without its record, and when one is stuck,
-    longer at work than its job's max_runtime (warnings).
+    longer at work than its job's max_runtime (warnings). What is muted (filejobs mute) is said so,
+    and counts all the same.
 
     [bold]Standings[/bold]
       ok, ok (dry), failed, stale, never run, unknown, and
@@ -176,9 +181,11 @@ def _look_into(
         wrong = beside_the_standings(
             cursor, settings.installation, limits_of(settings), known=secrets
         )
+        mutes = tuple(active(cursor, settings.installation))
     shown = [_clean(each, secrets) for each in found if job in (None, each.job)]
     besides = tuple(each for each in wrong if job is None or each.job in (None, job))
-    return View(settings.installation, verdict_on(shown, besides), shown, now, besides)
+    verdict = verdict_on(shown, besides, mutes)
+    return View(settings.installation, verdict, shown, now, besides, mutes)
 
 
 def _clean(standing: Standing, secrets: tuple[str, ...]) -> Standing:
@@ -193,7 +200,12 @@ def _print(view: View, output: Format, *, check: bool) -> None:
     if output is Format.JSON:
         print_json(
             status_document(
-                view.installation, view.verdict, view.standings or (), view.now, view.besides
+                view.installation,
+                view.verdict,
+                view.standings or (),
+                view.now,
+                view.besides,
+                view.mutes,
             )
         )
         return
@@ -201,7 +213,7 @@ def _print(view: View, output: Format, *, check: bool) -> None:
         if view.standings is not None:
             from filejobs_dagster.ledger.prometheus import exposition  # noqa: PLC0415
 
-            sys.stdout.write(exposition(view.standings, view.installation))
+            sys.stdout.write(exposition(view.standings, view.installation, view.mutes))
         return
     out = console()
     if check:
@@ -210,3 +222,5 @@ def _print(view: View, output: Format, *, check: bool) -> None:
     if view.standings is not None and view.now is not None:
         print_standings(out, view.standings, view.now)
         print_besides(out, view.besides)
+        for each in view.mutes:
+            out.print(Text(f"MUTED  {each}. To end it sooner: filejobs unmute", style="magenta"))

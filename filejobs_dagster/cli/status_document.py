@@ -12,6 +12,7 @@ from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
     from filejobs_dagster.alerts.conditions import Condition
+    from filejobs_dagster.alerts.mutes import Mute
     from filejobs_dagster.cli.verdict import Verdict
     from filejobs_dagster.ledger.standing import Running, RunSummary, Standing
 
@@ -22,6 +23,7 @@ def status_document(
     standings: Sequence[Standing] = (),
     now: datetime | None = None,
     besides: Sequence[Condition] = (),
+    mutes: Sequence[Mute] = (),
 ) -> dict[str, Any]:
     """The whole document.
 
@@ -31,6 +33,7 @@ def status_document(
         standings: Empty when they could not be determined.
         now: The database's time of the look; None when there was none.
         besides: What is wrong and no standing says.
+        mutes: What nobody is told of.
     """
     return {
         "installation": installation,
@@ -47,6 +50,17 @@ def status_document(
                 "see": each.see,
             }
             for each in besides
+        ],
+        "muted": [
+            {
+                "job": each.job,
+                "kind": each.kind,
+                "since": instant(each.since),
+                "until": instant(each.until),
+                "by": each.by,
+                "why": each.why,
+            }
+            for each in mutes
         ],
     }
 

@@ -49,6 +49,7 @@ NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bucket_doubt", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     # Whoever looks after the jobs has their role at hand, and a brake must not wait for the owner.
     ("hold", ("SELECT", "INSERT", "UPDATE")),
+    ("mute", ("SELECT", "INSERT", "UPDATE")),
     ("never_arrived", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("setback", ("SELECT", "INSERT", "UPDATE", "DELETE")),
     ("http_start", ("SELECT", "INSERT", "DELETE")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -25,7 +25,28 @@ _LABELS = ("installation", "job_name")
 """Not `job`: Prometheus calls each target so, and would rename ours to `exported_job`."""
 
 
-def exposition(standings: Sequence[Standing], installation: str) -> str:
+class Silence(Protocol):
+    """What is muted, as far as numbers go; `alerts.mutes.Mute`."""
+
+    @property
+    def job(self) -> str | None:
+        """Whose alerts; None for all."""
+        ...
+
+    @property
+    def kind(self) -> str | None:
+        """Which; None for all."""
+        ...
+
+    @property
+    def until(self) -> datetime:
+        """When it ends."""
+        ...
+
+
+def exposition(
+    standings: Sequence[Standing], installation: str, mutes: Sequence[Silence] = ()
+) -> str:
     """The standings as text exposition format.
 
     What is not known has no sample: a job that never succeeded has no time of its last success,
@@ -34,17 +55,21 @@ def exposition(standings: Sequence[Standing], installation: str) -> str:
     Args:
         standings: The jobs to show.
         installation: The value of the label `installation` on every sample.
+        mutes: What nobody is told of.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(StandingsCollector(standings, installation))
+    registry.register(StandingsCollector(standings, installation, mutes))
     return generate_latest(registry).decode()
 
 
 class StandingsCollector(Collector):
     """The standings for a registry of prometheus_client."""
 
-    def __init__(self, standings: Sequence[Standing], installation: str) -> None:
+    def __init__(
+        self, standings: Sequence[Standing], installation: str, mutes: Sequence[Silence] = ()
+    ) -> None:
         """Show these; the arguments are those of `exposition`."""
+        self._mutes = mutes
         self._standings = standings
         self._installation = installation
 
@@ -58,6 +83,22 @@ class StandingsCollector(Collector):
                 if found is not None:
                     gauge.add_metric([self._installation, standing.job], float(found))
             yield gauge
+        yield self._silence()
+
+    def _silence(self) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(
+            "filejobs_muted_until_timestamp_seconds",
+            "When alerts that nobody is told of now are told again; an empty label stands for all. "
+            "Absent: nothing is muted.",
+            labels=(*_LABELS, "kind"),
+        )
+        ends: dict[tuple[str, str], float] = {}
+        for mute in self._mutes:
+            what = (mute.job or "", mute.kind or "")
+            ends[what] = max(ends.get(what, 0.0), _seconds(mute.until))
+        for (job, kind), until in ends.items():
+            gauge.add_metric([self._installation, job, kind], until)
+        return gauge
 
     def _words(self) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily(

@@ -300,7 +300,15 @@ class TestJson:
         desk.configure(stale_after="1h")
         run_id = desk.record(scanned=None, acted=None)
         found = document(desk)
-        assert list(found) == ["installation", "at", "verdict", "summary", "jobs", "besides"]
+        assert list(found) == [
+            "installation",
+            "at",
+            "verdict",
+            "summary",
+            "jobs",
+            "besides",
+            "muted",
+        ]
         assert (found["installation"], found["verdict"]) == ("desk", "ok")
         shown = found["jobs"][0]
         assert list(shown) == [
