@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.door.hold import open_holds
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.ledger.standing import dead_letters_of, missing_of
+from filejobs_dagster.ledger.standing import dead_letters_of, missing_of, tripped
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.runbook import of_condition
 
@@ -252,13 +252,13 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
 
 def kind_of(standing: Standing) -> Kind | None:
     """Which alert a standing is; None where nobody must be told."""
-    kind = _OF_STANDING.get(standing.word)
+    kind = _OF_STANDING.get(standing.word) if standing.alarming else None
     last = standing.last_run
     if kind is not None and standing.severity == "warning" and kind in _ONLY_A_WARNING:
         return _ONLY_A_WARNING[kind]
     if kind != "failed" or last is None or last.outcome != "failed":
         return kind
-    if any(_tripped(reading) for reading in _listed(last.detail, "breakers")):
+    if tripped(last.detail):
         return "breaker"
     if BY_NAME[standing.job].read_only and _listed(last.detail, "findings"):
         return "findings"
@@ -268,10 +268,6 @@ def kind_of(standing: Standing) -> Kind | None:
 def _listed(detail: Mapping[str, Any], name: str) -> list[Any]:
     rows = detail.get(name)
     return rows if isinstance(rows, list) else []
-
-
-def _tripped(reading: Any) -> bool:
-    return isinstance(reading, dict) and reading.get("verdict") == "tripped"
 
 
 def _stuck(

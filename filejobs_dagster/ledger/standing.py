@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 from dateutil.parser import isoparse
@@ -153,7 +154,9 @@ class Expectation:
         mode: The mode in which it is meant to run.
         stale_after: The operator's threshold, or None.
         by_hand: True when nobody schedules it.
-        schedule: The cron expression of its schedule, in UTC, or None.
+        schedule: The cron expression of its schedule, or None.
+        time_zone: By which clock the schedule goes.
+        alert_after: So many failures in a row are an alarm; fewer are none.
     """
 
     job: str
@@ -162,6 +165,15 @@ class Expectation:
     stale_after: timedelta | None = None
     by_hand: bool = False
     schedule: str | None = None
+    time_zone: str = "UTC"
+    alert_after: int = 1
+
+    def next_tick(self, after: datetime) -> datetime | None:
+        """The first tick of its schedule after a moment, in UTC; None without a schedule."""
+        if self.schedule is None:
+            return None
+        ticks = CronSim(self.schedule, after.astimezone(ZoneInfo(self.time_zone)))
+        return next(ticks).astimezone(timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -331,6 +343,10 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
         again=again, now=now, installed_at=installed_at, at_work=running is not None,
     )  # fmt: skip
+    few = failures < expected.alert_after
+    if word == "failed" and few and not stale and not _of_weight(last):
+        severity = "ok"
+        reason += f"; no alarm before {expected.alert_after} failures in a row (alert_after)"
     if word in ("ok", "ok (dry)", "behind", "stale"):
         reason += _uncounted(expected, last, success)
     if without := missing_of(last) or missing_of(success):
@@ -420,6 +436,19 @@ def _ahead(of_future: Mapping[str, Any]) -> str:
     )
 
 
+def tripped(detail: Mapping[str, Any]) -> bool:
+    """Whether a breaker stopped the run of this record."""
+    readings = detail.get("breakers")
+    return isinstance(readings, list) and any(
+        isinstance(reading, dict) and reading.get("verdict") == "tripped" for reading in readings
+    )
+
+
+def _of_weight(last: RunSummary | None) -> bool:
+    """Whether a failure says more than that something did not work this time."""
+    return last is not None and (tripped(last.detail) or bool(last.detail.get("findings")))
+
+
 def _before_its_first_tick(
     expected: Expectation, installed_at: datetime | None, now: datetime
 ) -> bool:
@@ -428,10 +457,8 @@ def _before_its_first_tick(
     Ticks are counted from the day of the installation, which no restart, upgrade or change of the
     settings moves: a job that is added later has to run once before it is quiet.
     """
-    if expected.schedule is None or installed_at is None:
-        return False
-    first = next(CronSim(expected.schedule, installed_at.astimezone(timezone.utc)))
-    return now < first + ROOM_FOR_THE_FIRST
+    first = None if installed_at is None else expected.next_tick(installed_at)
+    return first is not None and now < first + ROOM_FOR_THE_FIRST
 
 
 def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
@@ -439,9 +466,9 @@ def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
         return "not in the settings, and no run is recorded"
     live = " --live" if expected.mode == "live" else ""
     start = f"to start it now: filejobs run {expected.job}{live}"
-    if expected.schedule is None:
+    tick = expected.next_tick(now)
+    if tick is None:
         return f"no run is recorded, and it is run by hand; {start}"
-    tick = next(CronSim(expected.schedule, now.astimezone(timezone.utc)))
     missed = "no run is recorded yet" if early else "no run is recorded, though its tick has passed"
     when = f"{tick:%Y-%m-%d %H:%M} UTC, in {_span(tick - now)}"
     return f"{missed}; its next tick is at {when}; {start}"
