@@ -294,6 +294,6 @@ LIST_COLUMNS: Mapping[str, str] = {
     "size; last_modified; etag": "the object as it was listed",
     "class; reason": "why it is here",
     "first_seen": "since when runs have seen it as an orphan",
-    "belonged_to": "whom it belonged to, as far as its path, a row of its id or the audit log tells",
+    "belonged_to": "whom, as far as its path, a row of its id or the audit log tells",
 }
 """The columns of the list for review."""
