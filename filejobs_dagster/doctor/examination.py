@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -182,12 +183,7 @@ def _each(
     """Make the checks; one that raises becomes a finding."""
     try:
         for finding in checks():
-            yield Finding(
-                finding.check,
-                finding.verdict,
-                sanitize(finding.found, known=secrets),
-                finding.advice,
-            )
+            yield replace(finding, found=sanitize(finding.found, known=secrets))
     except Exception as error:  # noqa: BLE001 (one broken check must not hide the others)
         yield failed(
             name,

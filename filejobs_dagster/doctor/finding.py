@@ -19,17 +19,21 @@ class Finding:
         verdict: `skipped` when something that it needs has failed.
         found: What was found, in a sentence without secrets.
         advice: What to do; empty when there is nothing to do.
+        page: A link that says more than that of the check, or nothing.
     """
 
     check: str
     verdict: Verdict
     found: str
     advice: str = ""
+    page: str = ""
 
     @property
     def see(self) -> str:
         """Where the pages say what to do; empty when there is nothing to do."""
-        return of_finding(self.check) if self.verdict in ("warning", "failed") else ""
+        if self.verdict not in ("warning", "failed"):
+            return ""
+        return self.page or of_finding(self.check)
 
 
 def ok(check: str, found: str) -> Finding:
