@@ -189,7 +189,7 @@ def ended_in_words(outcome: str, detail: Mapping[str, Any]) -> str:
     return "cancelled" if detail.get("ended") == "canceled" and outcome == "failed" else outcome
 
 
-WOULD = ("would_collect", "would_seal_events", "would_trim_events")
+WOULD = ("would_collect", "would_trim_events")
 """Where the detail of a dry run says how many items a live one would have acted on."""
 
 

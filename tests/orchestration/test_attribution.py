@@ -144,7 +144,7 @@ def ended_in_the_web_ui(
     terminate_pipeline_execution(
         SimpleNamespace(context=context),  # type: ignore[arg-type]
         run.run_id,
-        GrapheneTerminateRunPolicy.SAFE_TERMINATE,  # type: ignore[attr-defined]
+        GrapheneTerminateRunPolicy.SAFE_TERMINATE,  # type: ignore[arg-type]
     )
     [record] = records_of(instance, [run.run_id])
     assert record.dagster_run.status == dg.DagsterRunStatus.CANCELED
