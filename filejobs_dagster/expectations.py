@@ -35,6 +35,8 @@ def expectations(
             mode=job.mode,
             stale_after=job.stale_after,
             by_hand=job.by_hand,
+            time_zone=job.time_zone,
+            alert_after=job.alert_after,
             schedule=None if job.schedule is None else MACROS.get(job.schedule, job.schedule),
         )
         for name, job in settings.jobs.items()

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.alerts.conditions import STANDING_KINDS
+from filejobs_dagster.alerts.mutes import NOT_MUTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,8 +80,9 @@ UPDATE alert_condition
 RETURNING id, job, kind
 """
 
-# Also those of a destination that came into the settings after the condition was opened.
-_SAY_RAISED = """
+# Also those of a destination that came into the settings after the condition was opened, and what
+# was muted until now.
+_SAY_RAISED = f"""
 INSERT INTO alert_delivery (installation, destination, condition_id, what)
 SELECT condition.installation, given.destination, condition.id, 'raised'
   FROM alert_condition AS condition
@@ -88,8 +90,9 @@ SELECT condition.installation, given.destination, condition.id, 'raised'
     ON given.severity = condition.severity
  WHERE condition.installation = %(installation)s
    AND condition.resolved_at IS NULL
+   AND {NOT_MUTED}
 ON CONFLICT DO NOTHING
-"""
+"""  # noqa: S608 (a constant)
 
 _SAY_RECOVERED = """
 INSERT INTO alert_delivery (installation, destination, condition_id, what)
@@ -101,7 +104,7 @@ SELECT raised.installation, raised.destination, raised.condition_id, 'recovered'
 ON CONFLICT DO NOTHING
 """
 
-_SAY_AGAIN = """
+_SAY_AGAIN = f"""
 INSERT INTO alert_delivery (installation, destination, condition_id, what)
 SELECT said.installation, said.destination, said.condition_id, 'reminder'
   FROM alert_condition AS condition
@@ -109,11 +112,12 @@ SELECT said.installation, said.destination, said.condition_id, 'reminder'
  WHERE condition.installation = %(installation)s
    AND condition.resolved_at IS NULL
    AND said.dropped_at IS NULL
+   AND {NOT_MUTED}
  GROUP BY said.installation, said.destination, said.condition_id
 HAVING bool_and(said.sent_at IS NOT NULL)
    AND max(said.sent_at) <= clock_timestamp() - %(repeat_after)s::interval
 ON CONFLICT DO NOTHING
-"""
+"""  # noqa: S608 (a constant)
 
 # A reminder of what is over meanwhile says nothing that the notice of its end does not say.
 _NO_LATE_REMINDERS = """

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.door.hold import open_holds
 from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.ledger.standing import dead_letters_of, missing_of
+from filejobs_dagster.ledger.standing import dead_letters_of, missing_of, tripped
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +118,11 @@ class Condition:
         """What is wrong with what."""
         of = "every job" if self.job is None and self.kind == "held" else self.job
         return TITLE[self.kind] if of is None else f"{of} {TITLE[self.kind]}"
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do."""
+        return of_condition(self.kind)
 
     @property
     def fingerprint(self) -> str:
@@ -230,7 +236,7 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
     if not standing.configured:
         return []
     dead = dead_letters_of(standing.last_run)
-    kind = _kind_of(standing)
+    kind = kind_of(standing)
     reason = reason_of(standing.reason, known)
     without = missing_of(standing.last_run) or missing_of(standing.last_success)
     missing = [Condition("missing", standing.job, reason_of(without, known))] if without else []
@@ -244,14 +250,15 @@ def _of(standing: Standing, known: tuple[str, ...]) -> list[Condition]:
     return found + missing
 
 
-def _kind_of(standing: Standing) -> Kind | None:
-    kind = _OF_STANDING.get(standing.word)
+def kind_of(standing: Standing) -> Kind | None:
+    """Which alert a standing is; None where nobody must be told."""
+    kind = _OF_STANDING.get(standing.word) if standing.alarming else None
     last = standing.last_run
     if kind is not None and standing.severity == "warning" and kind in _ONLY_A_WARNING:
         return _ONLY_A_WARNING[kind]
     if kind != "failed" or last is None or last.outcome != "failed":
         return kind
-    if any(_tripped(reading) for reading in _listed(last.detail, "breakers")):
+    if tripped(last.detail):
         return "breaker"
     if BY_NAME[standing.job].read_only and _listed(last.detail, "findings"):
         return "findings"
@@ -261,10 +268,6 @@ def _kind_of(standing: Standing) -> Kind | None:
 def _listed(detail: Mapping[str, Any], name: str) -> list[Any]:
     rows = detail.get(name)
     return rows if isinstance(rows, list) else []
-
-
-def _tripped(reading: Any) -> bool:
-    return isinstance(reading, dict) and reading.get("verdict") == "tripped"
 
 
 def _stuck(

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.alerts.words import ADVICE, TITLE, Kind, Severity, What
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+
+    from filejobs_dagster.alerts.mutes import Mute
 
 MOST_ENTRIES = 30
 """Services cut messages after a few thousand characters; the rest is one command away."""
@@ -65,12 +68,13 @@ class Digest:
     severity: Severity | None
 
 
-def compose(installation: str, notices: Sequence[Notice]) -> Digest:
+def compose(installation: str, notices: Sequence[Notice], muted: Sequence[Mute] = ()) -> Digest:
     """Write one message.
 
     Args:
         installation: Whose jobs.
         notices: At least one; a condition that began and is over already is one entry.
+        muted: What nobody is told of at the moment: said below, so that silence is no secret.
 
     Raises:
         ValueError: There is nothing to say.
@@ -80,11 +84,12 @@ def compose(installation: str, notices: Sequence[Notice]) -> Digest:
     lasting, over = _sorted(notices)
     worst = next((each for each in _LOUDEST_FIRST if _any_of(lasting, each)), None)
     entries = [*lasting, *over]
+    silent = [_harmless(f"Not told: {each}.") for each in muted]
     shown, left = entries[:MOST_ENTRIES], len(entries) - MOST_ENTRIES
     return Digest(
         subject=_subject(installation, lasting, over),
-        text="\n\n".join([*(_text(entry) for entry in shown), *_more(left)]),
-        markdown="\n\n".join([*(_markdown(entry) for entry in shown), *_more(left)]),
+        text="\n\n".join([*map(_text, shown), *_more(left), *silent]),
+        markdown="\n\n".join([*map(_markdown, shown), *_more(left), *silent]),
         severity=worst,
     )
 
@@ -147,7 +152,7 @@ def _said(notice: Notice) -> tuple[str, list[str]]:
             f"Why: {notice.reason}",
             f"Since: {_at(notice.first_seen)}",
             *_flapping(notice),
-            f"Do: {ADVICE[notice.kind]}",
+            f"Do: {ADVICE[notice.kind]} See {of_condition(notice.kind)}",
         ],
     )
 

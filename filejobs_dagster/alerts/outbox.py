@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from filejobs_dagster.alerts.digest import Digest, Notice, compose
+from filejobs_dagster.alerts.mutes import active
 from filejobs_dagster.alerts.sending import NotSent
 
 if TYPE_CHECKING:
@@ -190,8 +191,9 @@ def _deliver_one(
         return None
     ids = [row[0] for row in rows]
     notices = [Notice(row[1], *row[3:]) for row in rows]
+    muted = active(cursor, installation)
     try:
-        send(destination.url, compose(installation, notices), timeout)
+        send(destination.url, compose(installation, notices, muted), timeout)
     except NotSent as error:
         wait = wait_after(max(row[2] for row in rows) + 1)
         cursor.execute(_NOT_SENT, {"ids": ids, "error": str(error), "wait": wait})

@@ -12,6 +12,7 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation, problems_text
 from filejobs_dagster.cli.output import print_error
 from filejobs_dagster.cli.words import moment
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from filejobs_dagster.alerts.memory import Memory
@@ -120,6 +121,7 @@ def _test(loaded: Loaded) -> NoReturn:
 
 
 def _show(settings: Settings, secrets: tuple[str, ...]) -> None:
+    from filejobs_dagster.alerts.mutes import active, covering  # noqa: PLC0415
     from filejobs_dagster.alerts.outbox import open_conditions, undelivered  # noqa: PLC0415
     from filejobs_dagster.ledger.sanitize import sanitize  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
@@ -131,9 +133,13 @@ def _show(settings: Settings, secrets: tuple[str, ...]) -> None:
     ):
         lasting = open_conditions(cursor, settings.installation)
         waiting = undelivered(cursor, settings.installation)
+        mutes = active(cursor, settings.installation)
     for notice in lasting:
         typer.echo(f"{notice.severity}  {notice.title}, since {moment(notice.first_seen)} UTC")
-        typer.echo(f"  {sanitize(notice.reason, known=secrets)}")
+        typer.echo(f"  {sanitize(notice.reason, known=secrets)} (see {of_condition(notice.kind)})")
+        silent = covering(mutes, notice.job, notice.kind)
+        if silent is not None:
+            typer.echo(f"  told to nobody: muted {silent.told}")
     if not lasting:
         typer.echo("Nothing is open.")
     for each in waiting:

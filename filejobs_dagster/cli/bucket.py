@@ -16,6 +16,7 @@ from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.output import console, print_error, print_json, print_table
 from filejobs_dagster.cli.who import who
 from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.runbook import of_refusal
 
 if TYPE_CHECKING:
     from filejobs_dagster.door.adoption import Adopted, Inspection, Place
@@ -113,6 +114,7 @@ def adopt(
         except (AdoptionRefused, Refusal) as error:
             print_error(sanitize(str(error), known=invocation.secrets))
             print_error(_how_far(place))
+            print_error(f"See {error.see or of_refusal('databases')}")
             raise typer.Exit(exits.FAILED) from None
     for line in theirs:
         typer.echo(f"Your own database: {line}.")
@@ -150,7 +152,7 @@ def inspect(
         try:
             adoption.judge(place, found)
         except AdoptionRefused as error:
-            refusal = sanitize(str(error), known=invocation.secrets)
+            refusal = f"{sanitize(str(error), known=invocation.secrets)} See {error.see}"
     rows = _rows(place, found)
     if output is Format.JSON:
         print_json(
@@ -215,7 +217,7 @@ def print_policy(
     from filejobs_dagster.doctor.policy import policy  # noqa: PLC0415 (--help stays fast)
 
     settings = Invocation.of(context).require()
-    print_json(policy(settings, _entry(settings, bucket), principal, dry=dry))
+    print_json(policy(settings, chosen_entry(settings, bucket), principal, dry=dry))
 
 
 def _tell(place: Place, adopted: Adopted) -> None:

@@ -78,6 +78,7 @@ def doctor(
                         "verdict": finding.verdict,
                         "found": finding.found,
                         "advice": finding.advice or None,
+                        "see": finding.see or None,
                     }
                     for finding in found
                 ],
@@ -101,6 +102,8 @@ def _print(out: Console, finding: Finding) -> None:
     out.print(line)
     if finding.advice:
         out.print(Text(f"        -> {finding.advice}"))
+    if finding.see:
+        out.print(Text(f"        See {finding.see}", style="dim"))
 
 
 def _print_sum(out: Console, found: Sequence[Finding]) -> None:

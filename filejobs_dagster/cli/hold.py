@@ -61,7 +61,7 @@ def hold(
     name = None if job is None else job_named(job, "JOB")
     invocation = Invocation.of(context)
     installation = invocation.require().installation
-    with _writing(invocation) as cursor:
+    with writing(invocation) as cursor:
         if why is None:
             found = holds.open_holds(cursor, installation, name)
             for each in found:
@@ -99,7 +99,7 @@ def release(context: typer.Context, job: _Job = None) -> None:
     name = None if job is None else job_named(job, "JOB")
     invocation = Invocation.of(context)
     installation = invocation.require().installation
-    with _writing(invocation) as cursor:
+    with writing(invocation) as cursor:
         ended = holds.release(cursor, installation, name, who())
         left = holds.open_holds(cursor, installation, name)
     if ended is not None:
@@ -113,7 +113,8 @@ def release(context: typer.Context, job: _Job = None) -> None:
 
 
 @contextmanager
-def _writing(invocation: Invocation) -> Iterator[psycopg.Cursor[TupleRow]]:
+def writing(invocation: Invocation) -> Iterator[psycopg.Cursor[TupleRow]]:
+    """A transaction on the installation's database."""
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
 
     database = Database.of(invocation.require().database)

@@ -38,6 +38,8 @@ class Commands(LazyGroup):
         "hold": "filejobs_dagster.cli.hold:hold",
         "release": "filejobs_dagster.cli.hold:release",
         "restore": "filejobs_dagster.cli.restore:restore",
+        "mute": "filejobs_dagster.cli.mute:mute",
+        "unmute": "filejobs_dagster.cli.mute:unmute",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
         "drain": "filejobs_dagster.cli.drain:drain",
         "uploads": "filejobs_dagster.cli.uploads:app",
@@ -84,6 +86,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs record JOB -- …  run a command of your own cron, and record how it ended
   filejobs hold JOB --why … let no live run go on, until filejobs release JOB
   filejobs restore --run …  bring back what a run has deleted
+  filejobs mute JOB --for … tell nobody of its alerts for a while
   filejobs retention        what is kept for how long, and what is due now?
   filejobs backfill JOB     take single days, one after the other
   filejobs uploads dead     cancelled uploads that nobody tries to remove any more

@@ -25,7 +25,7 @@ from filejobs_dagster.cli.words import (
     number,
     span,
 )
-from filejobs_dagster.ledger.runs import RecordedRun, newest_runs
+from filejobs_dagster.ledger.runs import RecordedRun, newest_runs, would_act
 from filejobs_dagster.ledger.sanitize import bounded, sanitize
 from filejobs_dagster.postgres.connect import Database
 
@@ -158,6 +158,7 @@ def run_document(run: RecordedRun, secrets: tuple[str, ...]) -> dict[str, Any]:
         "started_by": None if run.started_by is None else run.started_by.as_detail(),
         "scanned": run.scanned,
         "acted": run.acted,
+        "would_act": would_act(run.mode, run.detail),
         "truncated": run.truncated,
         "stopped_reason": run.stopped_reason,
         "error": None if run.error is None else sanitize(run.error, known=secrets),
@@ -205,7 +206,7 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
         Text(moment(run.started_at)),
         Text(span(run.took)),
         Text(run.ended, style=_COLOURS.get(run.ended, "bold red")),
-        Text(run.mode),
+        Text(run.mode.upper(), style="bold" if run.mode == "live" else "default"),
         Text(run.window or NOT_KNOWN),
         Text(trigger),
         Text(NOTHING if run.started_by is None else str(run.started_by)),

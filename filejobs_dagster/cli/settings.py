@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
@@ -12,6 +13,8 @@ from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.invocation import Invocation, refuse
 from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.output import print_json
+from filejobs_dagster.settings.cron import longest_pause, odd_days
+from filejobs_dagster.settings.durations import format_duration
 
 app = typer.Typer(
     help="Checks filejobs.yaml, and prints its JSON Schema. Changes nothing.",
@@ -55,7 +58,7 @@ def check(
     if settings is None:
         refuse(loaded, exits.FAILED)
     jobs = [
-        f"{name} ({job.mode}, {'by hand' if job.by_hand else job.schedule})"
+        f"{name} ({job.mode}, {'by hand' if job.by_hand else f'{job.schedule} {job.time_zone}'})"
         for name, job in settings.jobs.items()
     ]
     live = "" if settings.allow_live else "\nallow_live is off: every run is dry."
@@ -64,6 +67,17 @@ def check(
         f"  buckets: {', '.join(settings.buckets) or 'none'}\n"
         f"  jobs:    {', '.join(jobs) or 'none'}{live}"
     )
+    today = datetime.now(timezone.utc)
+    for name, job in settings.jobs.items():
+        pause = longest_pause(job.schedule)
+        if pause is not None and job.stale_after is not None and job.stale_after < pause:
+            typer.echo(
+                f"  {name}: its schedule pauses for {format_duration(pause)}, longer than "
+                f"stale_after {format_duration(job.stale_after)}: it is stale in every such pause"
+            )
+        if job.schedule is not None:
+            for day in odd_days(job.schedule, job.time_zone, today):
+                typer.echo(f"  {name}, {job.time_zone}, {day}")
 
 
 @app.command()

@@ -11,8 +11,10 @@ from typing import Annotated
 
 import psycopg
 import typer
+from rich.text import Text
 
 from filejobs_dagster.alerts.conditions import Condition, beside_the_standings
+from filejobs_dagster.alerts.mutes import Mute, active
 from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli.completion import job_names
 from filejobs_dagster.cli.failures import expected_failure
@@ -28,6 +30,7 @@ from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.clock import database_now
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
+from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Settings
 
 
@@ -49,6 +52,7 @@ class View:
         standings: None when nothing could be seen.
         now: The database's time.
         besides: What is wrong and no standing says, such as a mirror that is silent.
+        mutes: What nobody is told of at the moment; no exit code knows of it.
         explanation: More than the verdict's one line, for standard error.
         settings: Which settings these are, by their digest, and since when.
     """
@@ -58,6 +62,7 @@ class View:
     standings: list[Standing] | None = None
     now: datetime | None = None
     besides: tuple[Condition, ...] = ()
+    mutes: tuple[Mute, ...] = ()
     explanation: str = ""
     settings: SettingsInForce | None = None
 
@@ -107,7 +112,8 @@ def status(
 
     Beside the jobs it says, each on a line of its own, when nobody records what ran (critical: the
     daemon or the code server is gone), when a run ended without its record, and when one is stuck,
-    longer at work than its job's max_runtime (warnings).
+    longer at work than its job's max_runtime (warnings). What is muted (filejobs mute) is said so,
+    and counts all the same.
 
     [bold]Standings[/bold]
       ok, ok (dry), failed, stale, never run, unknown, and
@@ -145,7 +151,8 @@ def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str 
         if job is not None:
             job_named(job, "--job", settings_read=True)
     if loaded.settings is None:
-        reason = f"{loaded.path} has mistakes: {'; '.join(map(str, loaded.problems))}"
+        mistakes = "; ".join(map(str, loaded.problems))
+        reason = f"{loaded.path} has mistakes: {mistakes} (see {of_condition('settings')})"
         return View(
             loaded.installation, Verdict("unknown", reason), explanation=problems_text(loaded)
         )
@@ -154,7 +161,8 @@ def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str 
         view = _look_into(settings, thresholds, job, invocation.secrets)
         return replace(view, settings=SettingsInForce.of(loaded.path, settings))
     except (psycopg.Error, DatabaseUnavailable, MigrationRefused) as error:
-        reason = expected_failure(error, invocation.secrets) or type(error).__name__
+        said = expected_failure(error, invocation.secrets) or type(error).__name__
+        reason = f"{said} See {of_condition('database')}"
         return View(settings.installation, Verdict("unknown", reason), explanation=reason)
 
 
@@ -168,7 +176,9 @@ def _look_into(
     lacking = outstanding(database)
     if lacking:
         names = ", ".join(migration.name for migration in lacking)
-        reason = f"the database lacks {names}: run `filejobs migrate`"
+        reason = (
+            f"the database lacks {names}: run `filejobs migrate` (see {of_condition('database')})"
+        )
         return View(settings.installation, Verdict("unknown", reason), explanation=reason)
     with (
         database.connect("status") as connection,
@@ -179,9 +189,11 @@ def _look_into(
         wrong = beside_the_standings(
             cursor, settings.installation, limits_of(settings), known=secrets
         )
+        mutes = tuple(active(cursor, settings.installation))
     shown = [_clean(each, secrets) for each in found if job in (None, each.job)]
     besides = tuple(each for each in wrong if job is None or each.job in (None, job))
-    return View(settings.installation, verdict_on(shown, besides), shown, now, besides)
+    verdict = verdict_on(shown, besides, mutes)
+    return View(settings.installation, verdict, shown, now, besides, mutes)
 
 
 def _clean(standing: Standing, secrets: tuple[str, ...]) -> Standing:
@@ -202,6 +214,7 @@ def _print(view: View, output: Format, *, check: bool) -> None:
                 view.now,
                 view.besides,
                 view.settings,
+                view.mutes,
             )
         )
         return
@@ -209,7 +222,7 @@ def _print(view: View, output: Format, *, check: bool) -> None:
         if view.standings is not None:
             from filejobs_dagster.ledger.prometheus import exposition  # noqa: PLC0415
 
-            sys.stdout.write(exposition(view.standings, view.installation))
+            sys.stdout.write(exposition(view.standings, view.installation, view.mutes))
         return
     out = console()
     if check:
@@ -220,3 +233,5 @@ def _print(view: View, output: Format, *, check: bool) -> None:
         print_besides(out, view.besides)
         if view.settings is not None:
             out.print(str(view.settings), style="dim", highlight=False, soft_wrap=True)
+        for each in view.mutes:
+            out.print(Text(f"MUTED  {each}. To end it sooner: filejobs unmute", style="magenta"))

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.cli.words import instant
+from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.ledger.words import StartedBy
 
 if TYPE_CHECKING:
     from filejobs_dagster.alerts.conditions import Condition
+    from filejobs_dagster.alerts.mutes import Mute
     from filejobs_dagster.cli.verdict import Verdict
     from filejobs_dagster.ledger.standing import Running, RunSummary, Standing
     from filejobs_dagster.settings import Settings
@@ -52,6 +54,7 @@ def status_document(
     now: datetime | None = None,
     besides: Sequence[Condition] = (),
     settings: SettingsInForce | None = None,
+    mutes: Sequence[Mute] = (),
 ) -> dict[str, Any]:
     """The whole document.
 
@@ -62,6 +65,7 @@ def status_document(
         now: The database's time of the look; None when there was none.
         besides: What is wrong and no standing says.
         settings: Which settings were read.
+        mutes: What nobody is told of.
     """
     return {
         "installation": installation,
@@ -70,7 +74,13 @@ def status_document(
         "summary": verdict.reason,
         "jobs": [_job(standing) for standing in standings],
         "besides": [
-            {"kind": each.kind, "job": each.job, "severity": each.severity, "reason": each.reason}
+            {
+                "kind": each.kind,
+                "job": each.job,
+                "severity": each.severity,
+                "reason": each.reason,
+                "see": each.see,
+            }
             for each in besides
         ],
         "settings": None
@@ -80,6 +90,17 @@ def status_document(
             "digest": settings.digest,
             "changed_at": instant(settings.changed_at),
         },
+        "muted": [
+            {
+                "job": each.job,
+                "kind": each.kind,
+                "since": instant(each.since),
+                "until": instant(each.until),
+                "by": each.by,
+                "why": each.why,
+            }
+            for each in mutes
+        ],
     }
 
 
@@ -89,6 +110,7 @@ def _job(standing: Standing) -> dict[str, Any]:
         "standing": standing.word,
         "severity": standing.severity,
         "reason": standing.reason,
+        "see": standing.see or None,
         "configured": standing.configured,
         "mode": standing.mode if standing.configured else None,
         "stale": standing.stale,
@@ -114,6 +136,7 @@ def _run(run: RunSummary | None) -> dict[str, Any] | None:
         "mode": run.mode,
         "scanned": run.scanned,
         "acted": run.acted,
+        "would_act": would_act(run.mode, run.detail),
         "error": run.error,
         "started_by": _starter(StartedBy.in_detail(run.detail)),
     }

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ROOM_FOR_EVERYTHING = 170
 """Columns from which everything fits into one table."""
 
+_NOBODY_ASKED = "not in the settings"
+
 _COLOURS = {
     "ok": "green",
     "warning": "yellow",
@@ -62,7 +64,7 @@ def print_besides(out: Console, besides: Sequence[Condition]) -> None:
         out.print()
         line = f"{each.severity.upper()}  {each.title}: {each.reason}"
         out.print(Text(line, style=_COLOURS[each.severity]))
-        out.print(Text(ADVICE[each.kind]))
+        out.print(Text(f"{ADVICE[each.kind]} See {each.see}"))
 
 
 def _wide(standings: Sequence[Standing], now: datetime) -> Table:
@@ -81,7 +83,7 @@ def _wide(standings: Sequence[Standing], now: datetime) -> Table:
             _span(standing.stale_after),
             NOTHING if last is None else f"{number(last.scanned)} / {acted_on(last)}",
             _running(standing, now),
-            Text(_reason(standing)),
+            Text(_reason(standing).removeprefix(f"{_NOBODY_ASKED}, and ")),
             style=None if standing.configured else "dim",
         )
     return table
@@ -95,7 +97,8 @@ def _narrow(standings: Sequence[Standing], now: datetime) -> Table:
             *_beginning(standing),
             "never"
             if last is None
-            else f"{span(now - last.finished_at)} ago, {ended_in_words(last.outcome, last.detail)}",
+            else f"{span(now - last.finished_at)} ago, {last.mode.upper()} "
+            f"{ended_in_words(last.outcome, last.detail)}",
             "never" if standing.age is None else f"{span(standing.age)} ago",
             _span(standing.stale_after),
             style=None if standing.configured else "dim",
@@ -115,7 +118,10 @@ def _table(*headings: str) -> Table:
 def _beginning(standing: Standing) -> tuple[Text, Text, Text]:
     return (
         Text(standing.job),
-        Text(standing.word, style=_COLOURS[standing.severity]),
+        Text(
+            standing.word if standing.configured else _NOBODY_ASKED,
+            style=_COLOURS[standing.severity],
+        ),
         Text(standing.mode if standing.configured else NOTHING),
     )
 
@@ -127,7 +133,7 @@ def _span(duration: timedelta | None) -> str:
 def _more(standing: Standing, now: datetime) -> str:
     """What a narrow table has no room for."""
     last = standing.last_run
-    parts = [standing.reason]
+    parts = [_reason(standing)]
     if last is not None:
         by = StartedBy.in_detail(last.detail)
         counts = f"scanned {number(last.scanned)}, acted on {acted_on(last)}"
@@ -137,10 +143,14 @@ def _more(standing: Standing, now: datetime) -> str:
     return "; ".join(parts)
 
 
+def _reason(standing: Standing) -> str:
+    return f"{standing.reason} (see {standing.see})" if standing.see else standing.reason
+
+
 def _last(last: RunSummary) -> str:
     by = StartedBy.in_detail(last.detail)
     ended = ended_in_words(last.outcome, last.detail)
-    said = f"{moment(last.finished_at)} {last.mode} {ended}"
+    said = f"{moment(last.finished_at)} {last.mode.upper()} {ended}"
     return said if by is None else f"{said} by {by}"
 
 
@@ -153,10 +163,3 @@ def _running(standing: Standing, now: datetime) -> str:
         f"{running.mode}{by}, for {span(now - running.started_at)}, "
         f"last sign of life {span(now - running.heartbeat_at)} ago"
     )
-
-
-def _reason(standing: Standing) -> str:
-    said = "not in the settings"
-    if standing.configured or standing.reason.startswith(said):
-        return standing.reason
-    return f"{said}; {standing.reason}"

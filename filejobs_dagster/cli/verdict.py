@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from filejobs_dagster.alerts.conditions import kind_of
+from filejobs_dagster.alerts.mutes import covering
 from filejobs_dagster.cli import exits
 from filejobs_dagster.cli.output import one_line
 
 if TYPE_CHECKING:
     from filejobs_dagster.alerts.conditions import Condition
+    from filejobs_dagster.alerts.mutes import Mute
     from filejobs_dagster.ledger.standing import Standing
 
 VerdictWord = Literal["ok", "warning", "critical", "unknown"]
@@ -48,7 +51,9 @@ class Verdict:
         return f"{self.word.upper()} - {one_line(self.reason).replace('|', '/')}"
 
 
-def verdict_on(standings: Sequence[Standing], besides: Sequence[Condition] = ()) -> Verdict:
+def verdict_on(
+    standings: Sequence[Standing], besides: Sequence[Condition] = (), mutes: Sequence[Mute] = ()
+) -> Verdict:
     """The worst decides; critical is worse than unknown, unknown worse than warning.
 
     Jobs that nobody asked for do not count. When none is left there is nothing to be sure of: that
@@ -57,14 +62,26 @@ def verdict_on(standings: Sequence[Standing], besides: Sequence[Condition] = ())
     Args:
         standings: Of the jobs.
         besides: What is wrong and no standing says.
+        mutes: Said beside what they silence, and counted for nothing: whoever asks for the exit
+            code decides for themselves whom they tell.
     """
     asked = [standing for standing in standings if standing.severity != "silent"]
     wrong = [
-        (_judged(each.severity), f"{each.job} {each.word}: {each.reason}")
+        (
+            _judged(each.severity),
+            f"{each.job} {each.word}: {each.reason} (see {each.see})"
+            + _silenced(mutes, each.job, kind_of(each)),
+        )
         for each in asked
         if each.alarming
     ]
-    wrong += [(each.severity, f"{each.title}: {each.reason}") for each in besides]
+    wrong += [
+        (
+            each.severity,
+            f"{each.title}: {each.reason} (see {each.see})" + _silenced(mutes, each.job, each.kind),
+        )
+        for each in besides
+    ]
     if not asked:
         named = ", ".join(standing.job for standing in standings)
         few = len(standings) == 1
@@ -74,6 +91,11 @@ def verdict_on(standings: Sequence[Standing], besides: Sequence[Condition] = ())
         return Verdict("ok", ", ".join(f"{standing.job} {standing.word}" for standing in asked))
     wrong.sort(key=lambda each: _WORST_FIRST.index(each[0]))
     return Verdict(wrong[0][0], "; ".join(said for _, said in wrong))
+
+
+def _silenced(mutes: Sequence[Mute], job: str | None, kind: str | None) -> str:
+    found = covering(mutes, job, kind)
+    return "" if found is None else f" [told to nobody: muted {found.told}]"
 
 
 def _judged(severity: str) -> VerdictWord:

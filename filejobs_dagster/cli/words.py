@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings.durations import parse_duration
 from filejobs_dagster.settings.section import nearest
@@ -50,10 +51,8 @@ def span(duration: timedelta) -> str:
 
 def acted_on(run: RunSummary | RecordedRun) -> str:
     """How many items a run acted on; of a dry one, how many a live run would have."""
-    would = run.detail.get("would_collect")
-    if run.mode == "dry" and isinstance(would, int):
-        return f"would {number(would)}"
-    return number(run.acted)
+    would = would_act(run.mode, run.detail)
+    return number(run.acted) if would is None else f"would {number(would)}"
 
 
 def number(count: int | None) -> str:

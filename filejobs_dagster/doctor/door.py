@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
@@ -54,7 +55,8 @@ def check_door(
             alone = _look(settings, live, database, connection, remarks.log)
             finding = failed if _refuses(guard, alone) else warning
             advice = refusal.advice or "until then no live run begins"
-            yield finding(name, f"a live run would be refused: {refusal.found}", advice)
+            said = finding(name, f"a live run would be refused: {refusal.found}", advice)
+            yield replace(said, page=refusal.see)
         else:
             yield ok(name, found)
         for remark in remarks.taken():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -176,11 +177,10 @@ def _each(
     """Make the checks; one that raises becomes a finding."""
     try:
         for finding in checks():
-            yield Finding(
-                finding.check,
-                finding.verdict,
-                _not_here(sanitize(finding.found, known=secrets)),
-                _not_here(finding.advice),
+            yield replace(
+                finding,
+                found=_not_here(sanitize(finding.found, known=secrets)),
+                advice=_not_here(finding.advice),
             )
     except Exception as error:  # noqa: BLE001 (one broken check must not hide the others)
         yield failed(

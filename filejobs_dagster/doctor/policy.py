@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.prefixes import MARKERS
+from filejobs_dagster.objects.prefixes import MARKERS, QUARANTINE
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -56,17 +56,20 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     multipart = any(MULTIPART in job.touches for job in jobs)
     deletes = not dry and any("objects" in job.touches for job in jobs)
     purges = deletes and bucket.purge_versions
+    keeps = deletes and bucket.delete != "at_once"
     whole = f"arn:aws:s3:::{bucket.bucket}"
     owned = [f"{whole}/{prefix}*" for prefix in bucket.owned_prefixes]
     marker = f"{whole}/{MARKERS}/{settings.installation}.json"
     # One wildcard, at the end: Ceph does not go back for a second one.
     probes = f"{marker}.probe-*"
+    quarantine = f"{whole}/{QUARANTINE}*"
     look = ["ListBucket", "GetBucketVersioning", *_if(purges, "ListBucketVersions")]
     look += _if(multipart, "ListBucketMultipartUploads", "GetLifecycleConfiguration")
     yield _allow("Look", look, whole)
     yield _allow("Markers", ["GetObject"], f"{whole}/{MARKERS}*")
     inside = [
         *_if(not dry, "GetObject"),
+        *_if(keeps, "GetObjectTagging"),
         *_if(purges, "GetObjectRetention", "GetObjectLegalHold"),
         *_if(multipart, "ListMultipartUploadParts"),
         *_if(multipart and not dry, "AbortMultipartUpload"),
@@ -80,10 +83,14 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     if deletes:
         # A batch is asked for on the bucket by Ceph; on AWS the bucket's own name adds nothing.
         yield _allow("Remove", removes, whole, *owned)
+    if keeps:
+        tags = ["GetObjectTagging", "PutObjectTagging"]
+        put = ["GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"]
+        yield _allow("Quarantine", [*put, *tags], quarantine)
     yield _allow("Probe", ["GetObject", "PutObject", "AbortMultipartUpload", *removes], probes)
     never = ["DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"]
     if not bucket.owns_whole_bucket:
-        mine = [whole, *owned, probes]
+        mine = [whole, *owned, probes, *_if(keeps, quarantine)]
         yield _statement("NothingElseGoes", "Deny", never, {"NotResource": mine})
     if bucket.protect:
         kept = [f"{whole}/{kept}{'*' if kept.endswith('/') else ''}" for kept in bucket.protect]

@@ -41,7 +41,7 @@ _Needed = tuple[tuple[str, tuple[str, ...]], ...]
 _READ_BY_STATUS: _Needed = tuple(
     (table, ("SELECT",))
     for table in (
-        "filejobs_migration", "job_run", "job_progress", "mirror_watermark", "hold",
+        "filejobs_migration", "job_run", "job_progress", "mirror_watermark", "hold", "mute",
         "alert_condition", "alert_delivery",
     )
 )  # fmt: skip
@@ -53,6 +53,7 @@ _MIRROR: _Needed = (
     ("job_progress", _GROWS),
     ("mirror_watermark", _GROWS),
     ("hold", ("SELECT",)),
+    ("mute", ("SELECT",)),
     ("alert_condition", _ALL),
     ("alert_delivery", _GROWS),
 )
@@ -66,6 +67,7 @@ _EVERY_JOB: _Needed = (
     ("bucket_doubt", ("SELECT",)),
     # Whoever looks after the jobs has their role at hand, and a brake must not wait for the owner.
     ("hold", _GROWS),
+    ("mute", _GROWS),
 )
 
 _DELETES_BYTES: _Needed = (

@@ -31,6 +31,7 @@ from filejobs_dagster.door.refusals import (
     BucketOfAnotherInstallation,
     DatabaseRestored,
     LeftBehind,
+    MarkerNotWritten,
     MarkerTaken,
     MarkerUnreadable,
     NotAdopted,
@@ -141,13 +142,7 @@ def judge(place: Place, found: Inspection) -> Adopted:
     if marker is None:
         raise NotAdopted(
             f"Bucket {place.bucket!r} has no marker of the installation {place.installation!r}"
-            + (
-                f", and the database says that {row.adopted_by} adopted it at "
-                f"{row.adopted_at.isoformat(timespec='seconds')}. Somebody removed the marker, or "
-                "this is another bucket of that name. Find out which, then"
-                if row is not None
-                else ". Look at the settings once more; then"
-            )
+            + (". Look at the settings once more; then" if row is None else _without_marker(row))
             + " adopt it: filejobs bucket adopt"
         )
     if marker.environment != place.environment:
@@ -180,6 +175,24 @@ def judge(place: Place, found: Inspection) -> Adopted:
         )
     _require_adopted_prefixes(place, marker)
     return Adopted(marker, row, found.server)
+
+
+def _without_marker(row: Row) -> str:
+    """How the database can have its half of an adoption, and the bucket none."""
+    says = (
+        f", and the database says that {row.adopted_by} adopted it at "
+        f"{row.adopted_at.isoformat(timespec='seconds')}. "
+    )
+    if row.counter == 1:
+        # No live run has counted since, and the marker is what an adoption writes last.
+        return (
+            f"{says}No live run has counted since: that adoption ended half-way, between database "
+            "and bucket, or somebody removed the marker. Nothing was deleted by it. To finish it,"
+        )
+    return (
+        f"{says}Somebody removed the marker, this is another bucket of that name, or an adoption "
+        "that was repeated ended half-way. Find out which, then"
+    )
 
 
 def _lost(here: int | None, there: int | None) -> str:
@@ -241,6 +254,11 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
             return check(place)
         except AdoptionRefused as refused:
             raise refused from error
+    except MarkerNotWritten as error:
+        raise MarkerNotWritten(
+            f"{error} The adoption ended half-way: the database has its half, and without the "
+            "marker no live run begins. Mend that, and repeat: filejobs bucket adopt"
+        ) from error
     return replace(check(place), searched=searched)
 
 

@@ -94,7 +94,7 @@ class Door:
         try:
             buckets = tuple(self._buckets())
         except BucketUnavailable as error:
-            unavailable = Refusal(str(error), "Nothing was touched.")
+            unavailable = Refusal(str(error), "Nothing was touched.").told_by("buckets")
             self._refused("buckets", unavailable, log, live=live)
             if live:
                 raise unavailable from error
@@ -179,7 +179,7 @@ class Door:
         try:
             step(at)
         except Refusal as refusal:
-            self._said[guard.name] = f"{REFUSED}: {refusal}"
+            self._said[guard.name] = f"{REFUSED}: {refusal.told_by(guard.name)}"
             raise
 
     def now(self) -> datetime | None:
@@ -232,14 +232,15 @@ def asked(guard: Guard, at: Look) -> str:
             f"{sanitize_exception(error, limit=1000)}.",
             "`filejobs grants --missing` prints the rights that the role lacks; `filejobs doctor` "
             "looks closer.",
-        ) from error
-    except Refusal:
+        ).told_by(guard.name) from error
+    except Refusal as refusal:
+        refusal.told_by(guard.name)
         raise
     except Exception as error:
         raise Refusal(
             f"The guard {guard.name!r} could not look: {sanitize_exception(error, limit=1000)}.",
             "Nothing was touched.",
-        ) from error
+        ).told_by(guard.name) from error
 
 
 def _renamed(by_class: dict[str, Any]) -> dict[str, Any]:

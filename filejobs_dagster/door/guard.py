@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.door.refusals import AdoptionRefused
+from filejobs_dagster.runbook import of_refusal
+
 if TYPE_CHECKING:
     import logging
 
@@ -24,13 +27,27 @@ class Refusal(Exception):
         advice: What to do; never something that deletes more.
         doubts: False where only a step is missing, and what a dry run counts is right all the
             same. True where nothing may be concluded from what database and bucket say.
+        see: Where the pages say what to do; whoever asks the guard fills it in.
     """
+
+    see: str = ""
 
     def __init__(self, found: str, advice: str = "", *, doubts: bool = True) -> None:
         super().__init__(f"{found} {advice}".strip())
         self.found = found
         self.advice = advice
         self.doubts = doubts
+
+    def __str__(self) -> str:
+        """What was found, what to do, and where more stands."""
+        said = f"{self.found} {self.advice}".strip()
+        return f"{said} See {self.see}" if self.see else said
+
+    def told_by(self, guard: str) -> Refusal:
+        """The same, with the link for the guard, or for what the guard met."""
+        cause = self.__cause__
+        self.see = of_refusal(type(cause).__name__ if isinstance(cause, AdoptionRefused) else guard)
+        return self
 
 
 @dataclass(frozen=True)

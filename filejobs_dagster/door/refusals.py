@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from filejobs_dagster.runbook import of_refusal
+
 
 class AdoptionRefused(Exception):
     """Bucket and database do not belong together, or it is not known whether they do."""
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do."""
+        return of_refusal(type(self).__name__)
 
 
 class NotAdopted(AdoptionRefused):

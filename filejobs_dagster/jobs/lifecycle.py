@@ -42,6 +42,7 @@ from filejobs_dagster.postgres.locks import (
     exclusive_lock,
     run_lock,
 )
+from filejobs_dagster.runbook import RUNNING, of_refusal
 
 if TYPE_CHECKING:
     import logging
@@ -103,7 +104,7 @@ class AlreadyRunning(JobFailed):
     def __init__(self, identity: RunIdentity, holder: Holder | None) -> None:
         super().__init__(
             f"A live run of {identity.job} is at work already: {_who(holder)}. One live run per "
-            "job: wait for it, or cancel it."
+            f"job: wait for it, or cancel it. See {of_refusal(RUNNING)}"
         )
 
 

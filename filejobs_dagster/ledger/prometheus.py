@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from filejobs_dagster.ledger.runs import ended_in_words, would_act
 from filejobs_dagster.ledger.standing import Word, dead_letters_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,28 @@ _LABELS = ("installation", "job_name")
 """Not `job`: Prometheus calls each target so, and would rename ours to `exported_job`."""
 
 
-def exposition(standings: Sequence[Standing], installation: str) -> str:
+class Silence(Protocol):
+    """What is muted, as far as numbers go; `alerts.mutes.Mute`."""
+
+    @property
+    def job(self) -> str | None:
+        """Whose alerts; None for all."""
+        ...
+
+    @property
+    def kind(self) -> str | None:
+        """Which; None for all."""
+        ...
+
+    @property
+    def until(self) -> datetime:
+        """When it ends."""
+        ...
+
+
+def exposition(
+    standings: Sequence[Standing], installation: str, mutes: Sequence[Silence] = ()
+) -> str:
     """The standings as text exposition format.
 
     What is not known has no sample: a job that never succeeded has no time of its last success,
@@ -33,17 +55,21 @@ def exposition(standings: Sequence[Standing], installation: str) -> str:
     Args:
         standings: The jobs to show.
         installation: The value of the label `installation` on every sample.
+        mutes: What nobody is told of.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(StandingsCollector(standings, installation))
+    registry.register(StandingsCollector(standings, installation, mutes))
     return generate_latest(registry).decode()
 
 
 class StandingsCollector(Collector):
     """The standings for a registry of prometheus_client."""
 
-    def __init__(self, standings: Sequence[Standing], installation: str) -> None:
+    def __init__(
+        self, standings: Sequence[Standing], installation: str, mutes: Sequence[Silence] = ()
+    ) -> None:
         """Show these; the arguments are those of `exposition`."""
+        self._mutes = mutes
         self._standings = standings
         self._installation = installation
 
@@ -57,15 +83,33 @@ class StandingsCollector(Collector):
                 if found is not None:
                     gauge.add_metric([self._installation, standing.job], float(found))
             yield gauge
+        yield self._silence()
+
+    def _silence(self) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(
+            "filejobs_muted_until_timestamp_seconds",
+            "When alerts that nobody is told of now are told again; an empty label stands for all. "
+            "Absent: nothing is muted.",
+            labels=(*_LABELS, "kind"),
+        )
+        ends: dict[tuple[str, str], float] = {}
+        for mute in self._mutes:
+            what = (mute.job or "", mute.kind or "")
+            ends[what] = max(ends.get(what, 0.0), _seconds(mute.until))
+        for (job, kind), until in ends.items():
+            gauge.add_metric([self._installation, job, kind], until)
+        return gauge
 
     def _words(self) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily(
             "filejobs_job_standing",
-            "1 for the word that says where the job stands, 0 for the others.",
+            "1 for the word that says where the job stands, 0 for the others. Absent: the job is "
+            "not in the settings.",
             labels=(*_LABELS, "standing"),
         )
         for standing in self._standings:
-            for word in WORDS:
+            # What nobody asked for stands nowhere: `never run` would be red on a board.
+            for word in WORDS if standing.configured else ():
                 gauge.add_metric(
                     [self._installation, standing.job, word], float(standing.word == word)
                 )
@@ -74,6 +118,10 @@ class StandingsCollector(Collector):
 
 def _ended(run: RunSummary | None) -> float | None:
     return None if run is None else _seconds(run.finished_at)
+
+
+def _failed(run: RunSummary) -> bool:
+    return ended_in_words(run.outcome, run.detail) == "failed"
 
 
 def _took(run: RunSummary) -> float:
@@ -150,10 +198,8 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "last_run_failed",
-        "1 when the newest run failed. Absent: no run is recorded.",
-        lambda standing: (
-            None if standing.last_run is None else standing.last_run.outcome == "failed"
-        ),
+        "1 when the newest run failed, and was not cancelled. Absent: no run is recorded.",
+        lambda standing: None if standing.last_run is None else _failed(standing.last_run),
     ),
     (
         "last_run_duration_seconds",
@@ -167,12 +213,21 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "last_run_acted",
-        "Items that the newest run acted on. Absent: it decided nothing.",
+        "Items that the newest run acted on, 0 for a dry one. Absent: it decided nothing.",
         lambda standing: None if standing.last_run is None else standing.last_run.acted,
     ),
     (
+        "last_run_would_act",
+        "Items that the newest run would have acted on. Absent: it was live, or did not say.",
+        lambda standing: (
+            None
+            if standing.last_run is None
+            else would_act(standing.last_run.mode, standing.last_run.detail)
+        ),
+    ),
+    (
         "last_run_bytes",
-        "Bytes that the newest run freed. Absent: it did not say.",
+        "Bytes that the newest run freed, 0 or absent for a dry one. Absent: it did not say.",
         lambda standing: _number_in(standing.last_run, "bytes_freed"),
     ),
     (

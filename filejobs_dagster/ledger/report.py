@@ -38,6 +38,7 @@ def _entry(standing: Standing) -> str:
     ]
     if standing.consecutive_failures:
         lines.append(f"    failures since: {standing.consecutive_failures}")
+    lines.append(f"    what now: {standing.see}")
     return "\n".join(lines)
 
 

@@ -34,7 +34,8 @@ SELECT run.id, run.run_id, run.installation, run.job,
          WHERE installation = %(installation)s
            AND job = wanted.job
            AND (%(mode)s::text IS NULL OR mode = %(mode)s)
-           AND (NOT %(failed)s OR outcome = 'failed')
+           AND (NOT %(failed)s
+                OR outcome = 'failed' AND coalesce(detail ->> 'ended', '') <> 'canceled')
            AND (%(since)s::interval IS NULL
                 OR finished_at >= (SELECT clock_timestamp() - %(since)s::interval))
          ORDER BY finished_at DESC, id DESC
@@ -164,7 +165,7 @@ def newest_runs(
         limit: The most runs.
         job: Only those of this job.
         mode: Only those that ran in this mode.
-        failed: Only those that failed.
+        failed: Only those that failed, of themselves: none that somebody cancelled.
         since: Only those that ended within this time, by the database's clock.
     """
     jobs = [job]
@@ -204,6 +205,22 @@ def _read(cursor: psycopg.Cursor[TupleRow]) -> list[RecordedRun]:
 def ended_in_words(outcome: str, detail: Mapping[str, Any]) -> str:
     """The outcome of a run for people, by its record: `cancelled` is no failure of its job."""
     return "cancelled" if detail.get("ended") == "canceled" and outcome == "failed" else outcome
+
+
+WOULD = ("would_collect", "would_trim_events")
+"""Where the detail of a dry run says how many items a live one would have acted on."""
+
+
+def would_act(mode: str, detail: Mapping[str, Any]) -> int | None:
+    """How many items a dry run would have acted on; None for a live one, and where it is not known.
+
+    Args:
+        mode: Of the run.
+        detail: Its record's.
+    """
+    found = (detail.get(name) for name in WOULD)
+    counts = (count for count in found if isinstance(count, int))
+    return next(counts, None) if mode == "dry" else None
 
 
 def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:

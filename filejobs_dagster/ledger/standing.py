@@ -12,13 +12,16 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 from dateutil.parser import isoparse
 
+from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.ledger.words import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
 from filejobs_dagster.postgres.rows import one
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,7 +154,9 @@ class Expectation:
         mode: The mode in which it is meant to run.
         stale_after: The operator's threshold, or None.
         by_hand: True when nobody schedules it.
-        schedule: The cron expression of its schedule, in UTC, or None.
+        schedule: The cron expression of its schedule, or None.
+        time_zone: By which clock the schedule goes.
+        alert_after: So many failures in a row are an alarm; fewer are none.
     """
 
     job: str
@@ -160,6 +165,15 @@ class Expectation:
     stale_after: timedelta | None = None
     by_hand: bool = False
     schedule: str | None = None
+    time_zone: str = "UTC"
+    alert_after: int = 1
+
+    def next_tick(self, after: datetime) -> datetime | None:
+        """The first tick of its schedule after a moment, in UTC; None without a schedule."""
+        if self.schedule is None:
+            return None
+        ticks = CronSim(self.schedule, after.astimezone(ZoneInfo(self.time_zone)))
+        return next(ticks).astimezone(timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -235,6 +249,11 @@ class Standing:
     def alarming(self) -> bool:
         """True when somebody must look."""
         return self.severity in ("warning", "critical", "unknown")
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do; empty when there is nothing to do."""
+        return of_condition(self.word) if self.alarming else ""
 
 
 def standings(
@@ -324,6 +343,10 @@ def _judge(expected: Expectation, row: tuple[Any, ...], now: datetime) -> Standi
         expected, last, success, age=age, failures=failures, runs=runs, stale=stale, behind=behind,
         again=again, now=now, installed_at=installed_at, at_work=running is not None,
     )  # fmt: skip
+    few = failures < expected.alert_after
+    if word == "failed" and few and not stale and not _of_weight(last):
+        severity = "ok"
+        reason += f"; no alarm before {expected.alert_after} failures in a row (alert_after)"
     if word in ("ok", "ok (dry)", "behind", "stale"):
         reason += _uncounted(expected, last, success)
     if without := missing_of(last) or missing_of(success):
@@ -413,6 +436,19 @@ def _ahead(of_future: Mapping[str, Any]) -> str:
     )
 
 
+def tripped(detail: Mapping[str, Any]) -> bool:
+    """Whether a breaker stopped the run of this record."""
+    readings = detail.get("breakers")
+    return isinstance(readings, list) and any(
+        isinstance(reading, dict) and reading.get("verdict") == "tripped" for reading in readings
+    )
+
+
+def _of_weight(last: RunSummary | None) -> bool:
+    """Whether a failure says more than that something did not work this time."""
+    return last is not None and (tripped(last.detail) or bool(last.detail.get("findings")))
+
+
 def _before_its_first_tick(
     expected: Expectation, installed_at: datetime | None, now: datetime
 ) -> bool:
@@ -421,10 +457,8 @@ def _before_its_first_tick(
     Ticks are counted from the day of the installation, which no restart, upgrade or change of the
     settings moves: a job that is added later has to run once before it is quiet.
     """
-    if expected.schedule is None or installed_at is None:
-        return False
-    first = next(CronSim(expected.schedule, installed_at.astimezone(timezone.utc)))
-    return now < first + ROOM_FOR_THE_FIRST
+    first = None if installed_at is None else expected.next_tick(installed_at)
+    return first is not None and now < first + ROOM_FOR_THE_FIRST
 
 
 def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
@@ -434,9 +468,9 @@ def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
         return "no run was reported yet; something else runs it: look there why it does not"
     live = " --live" if expected.mode == "live" else ""
     start = f"to start it now: filejobs run {expected.job}{live}"
-    if expected.schedule is None:
+    tick = expected.next_tick(now)
+    if tick is None:
         return f"no run is recorded, and it is run by hand; {start}"
-    tick = next(CronSim(expected.schedule, now.astimezone(timezone.utc)))
     missed = "no run is recorded yet" if early else "no run is recorded, though its tick has passed"
     when = f"{tick:%Y-%m-%d %H:%M} UTC, in {_span(tick - now)}"
     return f"{missed}; its next tick is at {when}; {start}"
@@ -461,13 +495,16 @@ def _failed(last: RunSummary, failures: int) -> str:
 def _never_counted(
     expected: Expectation, last: RunSummary, runs: int, *, stale: bool | None
 ) -> tuple[Word, Severity, str]:
-    covers = last.detail.get("window", {}).get("covers")
-    part = "" if covers in (None, EVERYTHING_COVERED) else f" over {covers} only"
     many = f"{runs:,} or more" if runs >= MAX_FAILURES_COUNTED else f"{runs:,}"
+    none = (
+        "its one recorded run did not succeed"
+        if runs == 1
+        else (f"none of its {many} recorded runs succeeded")
+    )
+    why = _why_uncounted(expected, last)
     reason = (
-        f"the settings say mode: {expected.mode}, but none of its {many} recorded runs succeeded "
-        f"{expected.mode} over everything that was due (the last ran {last.mode}{part}): nothing "
-        "counts as swept"
+        f"the settings say mode: {expected.mode}, but {none} {expected.mode} over everything that "
+        f"was due ({'it' if runs == 1 else 'the last'} {why or 'failed'}): nothing counts as swept"
     )
     return ("stale" if stale else "unknown"), "critical", reason
 
@@ -476,21 +513,24 @@ def _uncounted(expected: Expectation, last: RunSummary | None, success: RunSumma
     """Why the newest run is not the one that counts; empty when it is."""
     if last is None or success is None or last.run_id == success.run_id:
         return ""
+    why = _why_uncounted(expected, last)
+    return f"; the newest run does not count, since it {why} (run {last.run_id})" if why else ""
+
+
+def _why_uncounted(expected: Expectation, last: RunSummary) -> str:
+    """What a run did instead of sweeping, behind `it`; empty where nothing speaks against it."""
     covers = last.detail.get("window", {}).get("covers")
     limit = last.detail.get(LIMITED_TO)
     if last.detail.get("ended") == "canceled":
-        why = "it was cancelled"
-    elif last.outcome != "ok":
-        why = "it failed"
-    elif last.mode != expected.mode:
-        why = f"it ran {last.mode}"
-    elif covers != EVERYTHING_COVERED:
-        why = f"it covered {covers or 'nobody knows what'} only"
-    elif limit is not None:
-        why = f"it was limited to {limit} and left due items"
-    else:
-        return ""
-    return f"; the newest run does not count, since {why} (run {last.run_id})"
+        return "was cancelled"
+    if last.outcome != "ok":
+        return "failed"
+    part = "" if covers in (None, EVERYTHING_COVERED) else f" over {covers} only"
+    if last.mode != expected.mode:
+        return f"ran {last.mode}{part}"
+    if covers != EVERYTHING_COVERED:
+        return f"covered {covers or 'nobody knows what'} only"
+    return "" if limit is None else f"was limited to {limit} and left due items"
 
 
 def _late(expected: Expectation, age: timedelta | None) -> str:
@@ -518,7 +558,9 @@ def _fine(expected: Expectation, success: RunSummary) -> str:
         scanned = "unknown" if success.scanned is None else f"{success.scanned:,}"
         return f"last run looked at {scanned} and found nothing wrong"
     if expected.mode == "dry":
-        return "runs dry, as the settings say: it reports and collects nothing"
+        would = would_act(success.mode, success.detail)
+        so_far = "" if would is None else f"; live, its last run would have acted on {would:,}"
+        return f"runs dry, as the settings say: it reports and collects nothing{so_far}"
     left = _still_left(success)
     return f"last live run collected {acted}{left}"
 

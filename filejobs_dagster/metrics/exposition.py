@@ -47,7 +47,9 @@ class ReadingCollector(Collector):
             "Absent: it never did.",
             reading.mirror_looked_at,
         )
-        yield from StandingsCollector(reading.standings, reading.installation).collect()
+        yield from StandingsCollector(
+            reading.standings, reading.installation, reading.mutes
+        ).collect()
         yield from _of_alerts(reading)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from filejobs_dagster.alerts.mutes import Mute, active
 from filejobs_dagster.alerts.outbox import Undelivered, open_conditions, undelivered
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.sanitize import sanitize_exception
@@ -42,6 +43,7 @@ class Reading:
             settings name.
         mirror_looked_at: When the mirror of finished runs last looked, in seconds since 1970, or
             None when it never did.
+        mutes: What nobody is told of.
         trouble: Why nothing could be read, without secrets, or None.
     """
 
@@ -51,6 +53,7 @@ class Reading:
     alerts_open: Mapping[Severity, int] | None = None
     waiting: Mapping[str, int] | None = None
     mirror_looked_at: float | None = None
+    mutes: tuple[Mute, ...] = ()
     trouble: str | None = None
 
 
@@ -93,12 +96,13 @@ def _read(settings: Settings, now: float) -> Reading:
         unsaid = undelivered(cursor, settings.installation)
         cursor.execute(_MIRROR_LOOKED_AT, {"installation": settings.installation})
         row = cursor.fetchone()
+        mutes = tuple(active(cursor, settings.installation))
     looked = None if row is None else row[0].timestamp()
     counts: dict[Severity, int] = {"critical": 0, "warning": 0}
     for notice in lasting:
         counts[notice.severity] += 1
     return Reading(
-        settings.installation, now, tuple(found), counts, _waiting(settings, unsaid), looked
+        settings.installation, now, tuple(found), counts, _waiting(settings, unsaid), looked, mutes
     )
 
 

@@ -43,7 +43,8 @@ def mode_in_words(loaded: Loaded, job: str) -> str:
     here = "a run that is started here is dry unless its config says `dry_run: false`"
     if configured.schedule is None:
         return f"Only people start it; {here}."
-    return f"Its schedule `{configured.schedule}` (UTC) runs it **{configured.mode}**; {here}."
+    schedule = f"`{configured.schedule}` ({configured.time_zone})"
+    return f"Its schedule {schedule} runs it **{configured.mode}**; {here}."
 
 
 def _configured(loaded: Loaded, job: str) -> JobSettings | None:

@@ -160,7 +160,10 @@ def _who_cancelled(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_CANCELED):
         event = entry.dagster_event
         said = "" if event is None or event.message is None else event.message
-    return f"somebody stopped it{_by(None)}. {said}".strip()
+    by = cleaned(run.tags.get(tags.CANCELLED_BY))
+    if by is None or by == tags.NOBODY_KNOWS:
+        return f"somebody stopped it{_by(None)}. {said}".strip()
+    return f"stopped{_by(by)}. {said}".strip()
 
 
 def _by(name: str | None) -> str:

@@ -26,7 +26,7 @@ def _schedule(
         name=f"{job}_schedule",
         job=definition,
         cron_schedule=cron,
-        execution_timezone="UTC",
+        execution_timezone=settings.jobs[job].time_zone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=(
             f"{BY_NAME[job].summary} Runs {settings.jobs[job].mode} over everything that is due; "

@@ -9,8 +9,10 @@ import dagster as dg
 from filejobs_dagster.collector import Collector
 from filejobs_dagster.jobs.lifecycle import Ticket
 from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.runs import would_act
+from filejobs_dagster.ledger.words import Mode
 from filejobs_dagster.orchestration.descriptions import kinds_of, owners_of
-from filejobs_dagster.registry import JOBS
+from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import Loaded
 
 GROUP = "filejobs"
@@ -32,7 +34,11 @@ TABLES = (
 )
 """Lists of rows in a run's detail that its page shows as tables."""
 
+THIS_RUN = "this run"
+"""What the page of a run begins with: nobody shall have to look for it."""
+
 FIRST = (
+    THIS_RUN,
     "mode",
     "mode_reason",
     "settings",
@@ -74,6 +80,13 @@ FIRST = (
     "samples",
 )
 """A run's page shows the first few entries without a click: what a person asks first."""
+
+
+_HEADLINE: Mapping[Mode, str] = {
+    "dry": "DRY: it reports what a live run would do, and changed nothing",
+    "live": "LIVE: what it took is gone",
+}
+_ALWAYS = "DRY, as always: this job changes nothing"
 
 
 def catalog_assets(loaded: Loaded) -> list[dg.AssetSpec]:
@@ -123,6 +136,11 @@ def catalog_event(
 def run_metadata(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any]:
     """What the run's page shows: numbers, the classes as a table, samples."""
     entries = _entries(ticket, outcome)
+    mode = ticket.identity.mode
+    entries[THIS_RUN] = _ALWAYS if BY_NAME[ticket.identity.job].read_only else _HEADLINE[mode]
+    if would_act(mode, outcome.detail) is not None:
+        # Zero by what a dry run is; beside what it would have done it reads like a finding.
+        entries.pop("acted", None)
     classes: Mapping[str, int] = outcome.detail.get("classes", {})
     sizes: Mapping[str, int] = outcome.detail.get("bytes_by_class", {})
     samples: Mapping[str, list[str]] = outcome.detail.get("samples", {})

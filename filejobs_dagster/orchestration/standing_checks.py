@@ -14,11 +14,14 @@ from typing import Any
 import dagster as dg
 import psycopg
 
+from filejobs_dagster.alerts.conditions import kind_of
+from filejobs_dagster.alerts.mutes import Mute, active, covering
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import JOBS
+from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Loaded, SettingsError, format_duration, known_secrets
 
 CHECK = "standing"
@@ -73,46 +76,55 @@ def verdicts(loaded: Loaded) -> list[dg.AssetCheckEvaluation]:
     """One verdict a job; each fails when the standing cannot be known."""
     jobs = checked_jobs(loaded)
     try:
-        found = _standings(loaded)
+        found, mutes = _standings(loaded)
     except SettingsError as error:
-        return [_unknown(job, f"filejobs.yaml has mistakes:\n{error}") for job in jobs]
+        return [_unknown(job, f"filejobs.yaml has mistakes:\n{error}", "settings") for job in jobs]
     except (psycopg.Error, DatabaseUnavailable) as error:
         secrets = () if loaded.settings is None else known_secrets(loaded.settings)
         said = sanitize_exception(error, known=secrets)
-        return [_unknown(job, f"the database does not answer: {said}") for job in jobs]
-    return [_verdict(standing) for standing in found if standing.job in jobs]
+        return [_unknown(job, f"the database does not answer: {said}", "database") for job in jobs]
+    return [_verdict(standing, mutes) for standing in found if standing.job in jobs]
 
 
-def _standings(loaded: Loaded) -> Sequence[Standing]:
+def _standings(loaded: Loaded) -> tuple[Sequence[Standing], Sequence[Mute]]:
     settings = loaded.require()
     with (
         Database.of(settings.database).connect("job_standing") as connection,
         Database.of(settings.database).transaction(connection, read_only=True) as cursor,
     ):
-        return standings(cursor, settings.installation, expectations(settings))
+        found = standings(cursor, settings.installation, expectations(settings))
+        return found, active(cursor, settings.installation)
 
 
-def _unknown(job: str, why: str) -> dg.AssetCheckEvaluation:
+def _unknown(job: str, why: str, kind: str) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
         asset_key=dg.AssetKey(job),
         check_name=CHECK,
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"unknown: {why}",
+        description=f"unknown: {why}{_what_now(of_condition(kind))}",
         metadata={"standing": "unknown"},
     )
 
 
-def _verdict(standing: Standing) -> dg.AssetCheckEvaluation:
+def _verdict(standing: Standing, mutes: Sequence[Mute]) -> dg.AssetCheckEvaluation:
     loud = standing.severity != "warning"
+    muted = covering(mutes, standing.job, kind_of(standing))
+    silent = "" if muted is None else f" (told to nobody: muted {muted.told})"
     return dg.AssetCheckEvaluation(
         asset_key=dg.AssetKey(standing.job),
         check_name=CHECK,
         passed=not standing.alarming,
         severity=dg.AssetCheckSeverity.ERROR if loud else dg.AssetCheckSeverity.WARN,
-        description=_as_markdown(f"{standing.word}: {standing.reason}"),
-        metadata=dict(_facts(standing)),
+        description=_as_markdown(
+            f"{standing.word}: {standing.reason}{silent}{_what_now(standing.see)}"
+        ),
+        metadata=dict(_facts(standing, muted)),
     )
+
+
+def _what_now(see: str) -> str:
+    return f". See {see}" if see else ""
 
 
 def _as_markdown(text: str) -> str:
@@ -123,8 +135,10 @@ def _as_markdown(text: str) -> str:
     return re.sub(r"([\\\[<`])", r"\\\1", text)
 
 
-def _facts(standing: Standing) -> Iterator[tuple[str, Any]]:
+def _facts(standing: Standing, muted: Mute | None) -> Iterator[tuple[str, Any]]:
     yield "standing", standing.word
+    if muted is not None:
+        yield "muted", muted.told
     yield "why", standing.reason
     yield "configured mode", standing.mode
     yield NEWEST_RUN, "none" if standing.last_run is None else standing.last_run.run_id
@@ -152,8 +166,9 @@ def newest_runs_of(evaluations: Iterable[dg.AssetCheckEvaluation]) -> Mapping[st
 
 
 def words(evaluations: Iterable[dg.AssetCheckEvaluation]) -> Mapping[str, str]:
-    """Job to its word: what must change for a verdict to be news."""
+    """Job to its word, and whether it is muted: what must change for a verdict to be news."""
     return {
         evaluation.asset_key.to_user_string(): str(evaluation.metadata["standing"].value)
+        + (" muted" if "muted" in evaluation.metadata else "")
         for evaluation in evaluations
     }

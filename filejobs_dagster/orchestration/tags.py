@@ -18,7 +18,11 @@ EFFECTIVE_MODE = "filejobs/effective_mode"
 TRIGGER = "filejobs/trigger"
 STARTED_BY = "filejobs/started_by"
 CANCELLED_BY = "filejobs/cancelled_by"
-"""Of a backfill: who cancelled it by `filejobs backfill --cancel`."""
+"""Of a backfill: who cancelled it by `filejobs backfill --cancel`; of a run: whom the proxy named
+when it was ended in the web UI, written by this project's run coordinator."""
+
+NOBODY_KNOWS = "nobody knows"
+"""Value of `filejobs/cancelled_by`: nothing that could know was asked."""
 
 STARTED_HOW = "filejobs/started_how"
 

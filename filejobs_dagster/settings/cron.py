@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 import re
 from datetime import datetime, timedelta, timezone
-from itertools import islice, pairwise
-from typing import Annotated, Any
+from itertools import islice, pairwise, takewhile
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from filejobs_dagster.settings.problems import kind, mistake, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MACROS: dict[str, str] = {
     "@hourly": "0 * * * *",
@@ -44,6 +48,8 @@ _NAMES = re.compile(r"[A-Za-z]+")
 _NAMED_FIELDS = frozenset({"month", "day of week"})
 _LOOKED_AT = 50
 """Moments of a schedule. They only ever make a pause that was found shorter."""
+
+_SHOWN = 3
 
 _BEFORE_ALL = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
@@ -85,6 +91,82 @@ def shortest_pause(said: Any) -> timedelta | None:
 def _pause(expression: str) -> timedelta | None:
     moments = list(islice(CronSim(MACROS.get(expression, expression), _BEFORE_ALL), _LOOKED_AT))
     return min((later - earlier for earlier, later in pairwise(moments)), default=None)
+
+
+def longest_pause(said: Any) -> timedelta | None:
+    """The longest time between two runs of a schedule, such as a weekend; None for no schedule."""
+    try:
+        expression = checked_cron(said) if isinstance(said, str) else None
+    except PydanticCustomError:
+        return None
+    return None if expression is None else _longest(MACROS.get(expression, expression))
+
+
+@functools.lru_cache(maxsize=256)
+def _longest(expression: str) -> timedelta | None:
+    # Nights and weekends show within eight days, what is rarer within as many moments.
+    moments = list(islice(CronSim(expression, _BEFORE_ALL), _LOOKED_AT))
+    if expression.split()[1:] != ["*"] * 4:
+        over = _BEFORE_ALL + timedelta(days=8)
+        moments += takewhile(lambda moment: moment < over, CronSim(expression, moments[-1]))
+    return max((later - earlier for earlier, later in pairwise(moments)), default=None)
+
+
+def odd_days(expression: str, zone: str, after: datetime, days: int = 366) -> Iterator[str]:
+    """Say on which days the clocks of a zone are moved, and what that does to a schedule.
+
+    Args:
+        expression: A schedule.
+        zone: Of the IANA list.
+        after: From when; in any zone.
+        days: How far to look.
+
+    Yields:
+        One sentence for each day on which a tick comes late, together with others, or twice.
+    """
+    local, fields = ZoneInfo(zone), MACROS.get(expression, expression)
+    for day in range(days):
+        begins = (after + timedelta(days=day)).astimezone(timezone.utc)
+        moved = _offset(begins + timedelta(days=1), local) - _offset(begins, local)
+        if not moved:
+            continue
+        # The last minute before the clock is moved.
+        early, late = begins, begins + timedelta(days=1)
+        while late - early > timedelta(minutes=1):
+            middle = early + (late - early) / 2
+            early, late = (
+                (middle, late)
+                if _offset(middle, local) == _offset(begins, local)
+                else (early, middle)
+            )
+        change = late.replace(second=0, microsecond=0)
+        wall = change.replace(tzinfo=None) + _offset(begins, local)
+        yield from _oddity(fields, wall, moved, change.astimezone(local))
+
+
+def _oddity(fields: str, wall: datetime, moved: timedelta, change: datetime) -> Iterator[str]:
+    """What a schedule does when the clock on the wall goes from `wall` by `moved`."""
+    first, last = min(wall, wall + moved), max(wall, wall + moved)
+    inside = takewhile(lambda tick: tick < last, CronSim(fields, first - timedelta(minutes=1)))
+    ticks = [f"{tick:%H:%M}" for tick in inside if tick >= first]
+    if not ticks:
+        return
+    which = ", ".join(ticks[:_SHOWN]) + (" …" if len(ticks) > _SHOWN else "")
+    if moved > timedelta():
+        yield (
+            f"{wall:%Y-%m-%d}: {first:%H:%M} to {last:%H:%M} does not exist; instead of {which} it "
+            f"runs once at {last:%H:%M}"
+        )
+        return
+    over = change + abs(moved)
+    before = change - abs(moved) - timedelta(minutes=1)
+    real = sum(1 for _ in takewhile(lambda tick: tick < over, CronSim(fields, before)))
+    how = "twice" if real > len(ticks) else "once, by the second of the two"
+    yield f"{wall:%Y-%m-%d}: {first:%H:%M} to {last:%H:%M} comes twice; {which} runs {how}"
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
 
 
 def _macro(text: str) -> str:

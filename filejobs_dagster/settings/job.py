@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, StrictBool, StrictInt
 
+from filejobs_dagster.settings.conditions import TimeZone
 from filejobs_dagster.settings.cron import Cron, shortest_pause
 from filejobs_dagster.settings.durations import Wait, duration_in, format_duration
-from filejobs_dagster.settings.problems import mistake
+from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section
 from filejobs_dagster.settings.values import Owner, between
 
@@ -99,14 +101,20 @@ class JobSettings(Section):
 
     schedule: Cron | None = Field(
         default=None,
-        description="When it runs: five cron fields or a macro such as @daily, in UTC. Either "
-        "this or by_hand: true.",
+        description="When it runs: five cron fields or a macro such as @daily, in time_zone. "
+        "Either this or by_hand: true.",
         examples=["*/15 * * * *"],
     )
     by_hand: StrictBool = Field(
         default=False,
         description="True says that only people start this job. Stands instead of schedule.",
         examples=[True],
+    )
+    time_zone: TimeZone = Field(
+        default="UTC",
+        description="By which clock the schedule goes: UTC, or a name of the IANA list. `filejobs "
+        "settings check` names the days on which such a clock is moved.",
+        examples=["Europe/Berlin"],
     )
     mode: Literal["dry", "live"] = Field(
         default="dry",
@@ -133,6 +141,15 @@ class JobSettings(Section):
         examples=["2h"],
     )
 
+    alert_after: StrictInt = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="How many runs in a row must fail before somebody is told. Until then the "
+        "standing says failed and is no alarm. A breaker, a finding of audit_verify and "
+        "stale_after wait for nothing.",
+        examples=[3],
+    )
     owners: tuple[Owner, ...] = Field(
         default=(),
         description="Who answers for the job: shown beside it in the web UI.",
@@ -149,6 +166,17 @@ class JobSettings(Section):
             yield (), mistake(both, f"{_SAY_WHEN}, not both")
         if not scheduled and not by_hand:
             yield (), mistake("nothing says when it runs", _SAY_WHEN)
+        zone = said.get("time_zone", "UTC")
+        if zone != "UTC" and not scheduled:
+            yield ("time_zone",), mistake("there is no schedule that goes by it", "leave it out")
+        elif isinstance(zone, str) and not _is_zone(zone):
+            yield (
+                ("time_zone",),
+                mistake(
+                    f"no time zone is called {shown(zone)}",
+                    "write UTC, or a name of the IANA list such as Europe/Berlin",
+                ),
+            )
         yield from _always_stale(said)
 
     @classmethod
@@ -194,6 +222,14 @@ class JobSettings(Section):
                     yield Asked(by, at, table=one.table, privileges=("SELECT", *more, "DELETE"))
             if table.audit is not None:
                 yield Asked(by, at, statement=table.audit)
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _always_stale(said: Mapping[str, Any]) -> Iterator[Found]:

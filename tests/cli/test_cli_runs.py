@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -178,3 +179,23 @@ def test_a_run_says_who_asked_for_it_and_a_typed_name_is_a_claim(desk: Desk) -> 
         if each["configured"]
     ]
     assert job["last_run"]["started_by"] is None
+
+
+def test_a_cancelled_run_is_no_failed_one_in_any_view(desk: Desk) -> None:
+    told = {"window": {"covers": "everything"}, "ended": "canceled"}
+    desk.record(ago=timedelta(hours=1))
+    desk.record(outcome="failed", error="Cancelled while it worked: stopped by ada.", detail=told)
+    # CONTROL: by its outcome alone it is a failure.
+    assert desk.connection.execute(
+        "SELECT count(*) FROM job_run WHERE outcome = 'failed'"
+    ).fetchone() == (1,)
+
+    assert "No run of desk is recorded that fits" in desk.call("runs", "--failed").stdout
+    shown = desk.call("runs").stdout
+    assert "cancelled" in shown
+    assert "stopped by ada" in shown
+    standing = desk.call("status", "--check")
+    assert standing.exit_code == 0, standing.stdout
+    assert "since it was cancelled" in " ".join(standing.stdout.split())
+    figures = desk.call("status", "--format", "prometheus").stdout
+    assert re.search(r'last_run_failed\{[^}]*upload_reservations"\} 0\.0', figures)

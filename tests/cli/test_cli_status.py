@@ -13,6 +13,7 @@ from filejobs_dagster.cli.status_table import print_standings
 from filejobs_dagster.cli.verdict import verdict_on
 from filejobs_dagster.ledger.standing import Severity, Standing
 from filejobs_dagster.registry import JOB_NAMES
+from filejobs_dagster.runbook import PAGE
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -83,6 +84,7 @@ class TestCheck:
         line = desk.call("status", "--check").stdout.splitlines()[0]
         assert line == (
             "CRITICAL - upload_reservations failed: the last run failed: the bucket said no"
+            f" (see {PAGE}#failed)"
         )
 
     def test_items_left_for_too_long_are_a_warning(self, desk: Desk) -> None:
@@ -306,6 +308,7 @@ class TestJson:
             "jobs",
             "besides",
             "settings",
+            "muted",
         ]
         assert (found["installation"], found["verdict"]) == ("desk", "ok")
         shown = found["jobs"][0]
@@ -314,6 +317,7 @@ class TestJson:
             "standing",
             "severity",
             "reason",
+            "see",
             "configured",
             "mode",
             "stale",
@@ -334,6 +338,7 @@ class TestJson:
             "mode",
             "scanned",
             "acted",
+            "would_act",
             "error",
             "started_by",
         ]
@@ -452,3 +457,13 @@ def test_a_run_that_is_stuck_or_has_no_record_is_a_warning(desk: Desk) -> None:
     failed = desk.call("status", "--check")
     assert failed.exit_code == 2
     assert failed.stdout.startswith("CRITICAL - upload_reservations failed")
+
+
+def test_what_an_operator_types_ends_in_the_anchor(desk: Desk) -> None:
+    checked = desk.call("status", "--check").stdout
+    assert checked.splitlines()[0].endswith(f"(see {PAGE}#never-run)")
+    looked = desk.call("doctor").stdout
+    assert f"        See {PAGE}#doctor-jobs" in looked
+    desk.path.write_text("jobs: 1")
+    broken = desk.call("status", "--check").stdout
+    assert broken.splitlines()[0].endswith(f"(see {PAGE}#settings)")

@@ -44,6 +44,7 @@ EXAMPLES = CHECKOUT / "examples"
 
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
 
@@ -102,10 +103,15 @@ class Page:
     @property
     def anchors(self) -> set[str]:
         """What a link may name behind `#`, as the usual viewers make it of headings."""
-        return {
+        return self.own_anchors | {
             re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
             for heading in _HEADING.findall(self.prose)
         }
+
+    @property
+    def own_anchors(self) -> set[str]:
+        """Those that stand in the text, and are made of no heading."""
+        return set(ANCHOR.findall(self.prose))
 
 
 def page(name: str) -> Page:

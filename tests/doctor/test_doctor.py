@@ -127,7 +127,8 @@ def test_json_has_every_finding_and_the_verdict(patient: Patient) -> None:
     document = json.loads(said.stdout)
     assert document["verdict"] == "ok"
     assert all(
-        list(each) == ["check", "verdict", "found", "advice"] for each in document["findings"]
+        list(each) == ["check", "verdict", "found", "advice", "see"]
+        for each in document["findings"]
     )
     assert {each["check"] for each in document["findings"]} == set(patient.findings())
 

@@ -165,6 +165,33 @@ def test_a_marker_that_somebody_removed_is_told_from_a_bucket_that_nobody_adopte
     assert adopt(place, by=BY).marker.counter == 2
 
 
+@pytest.mark.parametrize("again", [None, "moved to the new server"])
+def test_an_adoption_that_was_killed_between_its_two_writes_says_so_and_can_be_repeated(
+    place: Place, monkeypatch: pytest.MonkeyPatch, again: str | None
+) -> None:
+    if again is not None:
+        adopt(place, by=BY)
+        rewrite(place, database={**document(place)["database"], "system_identifier": "7"})
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adoption, "_write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            adopt(place, by=BY, again=again)
+    # CONTROL: the database alone would say that the bucket is adopted.
+    assert counter(place) == (1 if again is None else 2)
+
+    refused = NotAdopted if again is None else WrongDatabase
+    with pytest.raises(refused) as half:
+        check(place)
+    if again is None:
+        assert "that adoption ended half-way" in str(half.value)
+    assert adopt(place, by=BY, again=again).marker.counter == counter(place)
+    assert check(place).marker.database == inspect(place).identity
+
+
 def test_two_buckets_of_one_name_on_two_servers_have_a_row_each(place: Place) -> None:
     adopt(place, by=BY)
     elsewhere = replace(place, endpoint="http://another")
@@ -587,7 +614,7 @@ def test_a_marker_that_may_not_be_written_leaves_the_bucket_unadopted(
     scripted.script = lambda request: (
         listed() if request.method == "GET" else Answer(403, errors("AccessDenied"))
     )
-    with pytest.raises(MarkerNotWritten, match="s3:PutObject"):
+    with pytest.raises(MarkerNotWritten, match=r"s3:PutObject.*ended half-way.*repeat"):
         adopt(replace(place, client=scripted_client, bucket="acme"), by=BY)
 
 

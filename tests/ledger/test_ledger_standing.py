@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from dateutil.parser import isoparse
 
 from filejobs_dagster.ledger.mirror import mirror
 from filejobs_dagster.ledger.outcome import Outcome
@@ -212,7 +213,7 @@ CASES = [
         "unknown",
         "critical",
         [ok(hours, detail={"window": PART}) for hours in (1, 2, 3)],
-        reason="the last ran live over 2026-01-02 only",
+        reason="the last covered 2026-01-02 only",
     ),
     Case(
         "days of a backfill after a sweep",
@@ -364,6 +365,36 @@ def test_a_failure_that_nobody_repeats_or_that_the_run_told_is_critical_at_once(
     insert_record(connection, finished_at=ago(hours=1))
     killed(Database(database_url), **first)
     assert standing_of(connection, live()).severity == "critical"
+
+
+def test_failures_are_no_alarm_before_as_many_as_the_settings_say(
+    connection: psycopg.Connection,
+) -> None:
+    insert_record(connection, **ok(9))
+    patient = live(alert_after=3)
+    for hours in (3, 2):
+        insert_record(connection, **failed(hours))
+    two = standing_of(connection, patient)
+    assert (two.word, two.severity, two.alarming) == ("failed", "ok", False)
+    assert "no alarm before 3 failures in a row" in two.reason
+    # CONTROL: without it the first one rings.
+    assert standing_of(connection, live()).severity == "critical"
+    late = standing_of(connection, live(alert_after=3, stale_after=HOUR))
+    assert (late.stale, late.severity) == (True, "critical"), "it waits for nothing"
+
+    tripped = {"window": WHOLE, "breakers": [{"breaker": "share", "verdict": "tripped"}]}
+    insert_record(connection, **failed(1.5, detail=tripped))
+    assert standing_of(connection, live(alert_after=9)).severity == "critical", "a breaker"
+    insert_record(connection, **failed(1))
+    assert standing_of(connection, live(alert_after=4)).severity == "critical", "the fourth"
+    assert standing_of(connection, live(alert_after=5)).severity == "ok"
+
+
+def test_the_next_tick_goes_by_the_clock_of_the_schedule() -> None:
+    expected = live(schedule="0 3 * * *", time_zone="Europe/Berlin")
+    before = isoparse("2027-03-27T12:00:00Z")
+    assert expected.next_tick(before) == isoparse("2027-03-28T01:00:00Z"), "in summer time"
+    assert expected.next_tick(isoparse("2027-01-01T12:00:00Z")) == isoparse("2027-01-02T02:00:00Z")
 
 
 def test_the_second_killed_run_in_a_row_is_critical(

@@ -8,6 +8,7 @@ import socket
 import uuid
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -23,6 +24,8 @@ from dagster._core.remote_origin import (
 from dagster._core.run_coordinator.base import SubmitRunContext
 from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster._core.workspace.workspace import CurrentWorkspace
+from dagster_graphql.implementation.execution import terminate_pipeline_execution
+from dagster_graphql.schema.roots.mutation import GrapheneTerminateRunPolicy
 from starlette.requests import Request
 
 from filejobs_dagster.ledger.words import StartedBy
@@ -37,6 +40,7 @@ from filejobs_dagster.orchestration.attribution import (
 )
 from filejobs_dagster.orchestration.draining import holds, pause, pause_of, resume
 from filejobs_dagster.orchestration.reconcile import reconcile
+from filejobs_dagster.orchestration.runs import finished_run, records_of
 from tests.orchestration.conftest import failure_of
 
 if TYPE_CHECKING:
@@ -124,6 +128,46 @@ def test_who_asks_the_webserver_cannot_pass_for_the_daemon(
     assert tags.is_by_hand(kept.tags)
     retry = {**kept.tags, "dagster/retry_number": "1", "dagster/parent_run_id": run.run_id}
     assert tags.is_by_hand(retry)
+
+
+def ended_in_the_web_ui(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, headers: dict[str, str]
+) -> str:
+    """End a run as the button does, and say what its record will."""
+    sent = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    context = WorkspaceRequestContext(
+        instance, CurrentWorkspace({}), None, None,  # type: ignore[arg-type]
+        Request({"type": "http", "headers": sent}), read_only=False,
+    )  # fmt: skip
+    terminate_pipeline_execution(
+        SimpleNamespace(context=context),  # type: ignore[arg-type]
+        run.run_id,
+        GrapheneTerminateRunPolicy.SAFE_TERMINATE,  # type: ignore[arg-type]
+    )
+    [record] = records_of(instance, [run.run_id])
+    assert record.dagster_run.status == dg.DagsterRunStatus.CANCELED
+    found = finished_run(instance, record, "desk", ())
+    assert found is not None
+    assert found.ended == "canceled"
+    return found.error or ""
+
+
+def test_who_ends_a_run_behind_a_proxy_stands_in_its_record_and_no_class_of_an_exception(
+    instance: dg.DagsterInstance,
+) -> None:
+    typed = {tags.CANCELLED_BY: "mallory"}
+    said = ended_in_the_web_ui(
+        instance, submitted(instance, {HEADER: "ada"}, **typed), {HEADER: "grace"}
+    )
+    assert said.startswith("stopped by grace."), said
+    assert "Error" not in said
+    assert "Exception" not in said
+
+    # CONTROL: the tag alone is typed by whoever starts the run.
+    run = submitted(instance, {}, **typed)
+    assert run.tags[tags.CANCELLED_BY] != "mallory"
+    unknown = ended_in_the_web_ui(instance, run, {})
+    assert unknown.startswith("somebody stopped it, and Dagster does not say by whom.")
 
 
 @pytest.mark.parametrize("instance", [None], indirect=True)

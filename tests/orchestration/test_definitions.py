@@ -65,6 +65,19 @@ def fields_of(node: Any) -> dict[str, Any]:
     return fields
 
 
+def test_a_schedule_goes_by_the_clock_that_the_settings_name(code: Code) -> None:
+    installation = code.installation
+    installation.document["jobs"]["upload_reservations"] = {
+        "schedule": "0 3 * * *",
+        "time_zone": "Europe/Berlin",
+    }
+    installation.write()
+    schedule = build_definitions(installation.loaded()).get_schedule_def(
+        "upload_reservations_schedule"
+    )
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("0 3 * * *", "Europe/Berlin")
+
+
 def test_each_job_op_and_config_field_is_described(code: Code) -> None:
     for name in JOB_NAMES:
         job = code.definitions.resolve_job_def(name)

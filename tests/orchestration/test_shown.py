@@ -33,3 +33,22 @@ def test_the_page_says_what_the_run_set_out_to_cover(code: Code) -> None:
 
     assert metadata_of(code.run())["window"] == "everything due"
     assert metadata_of(code.run(partition_key=day))["window"] == day
+
+
+def test_the_page_begins_with_dry_or_live_and_a_dry_one_says_only_what_it_would_do(
+    code: Code,
+) -> None:
+    code.installation.reserve_many(["files/a"])
+    code.installation.adopt()
+
+    dry = metadata_of(code.run())
+    live = metadata_of(code.run(dry_run=False))
+
+    assert next(iter(dry.items())) == (
+        "this run",
+        "DRY: it reports what a live run would do, and changed nothing",
+    )
+    assert dry["would_collect"] == 1
+    assert "acted" not in dry
+    assert next(iter(live.items())) == ("this run", "LIVE: what it took is gone")
+    assert live["acted"] == 1

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+from itertools import takewhile
+
 import pytest
-from dagster._utils.schedules import is_valid_cron_string
+from dagster._utils.schedules import is_valid_cron_string, schedule_execution_time_iterator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
-from filejobs_dagster.settings.cron import MACROS, checked_cron
+from filejobs_dagster.settings.cron import MACROS, checked_cron, longest_pause, odd_days
 
 RIGHT = [
     "*/15 * * * *",
@@ -123,3 +126,60 @@ def test_the_wrong_field_is_named() -> None:
         checked_cron("0 * * * * *")
     with pytest.raises(PydanticCustomError, match="a day that no calendar has"):
         checked_cron("0 3 31 2 *")
+
+
+BERLIN = "Europe/Berlin"
+SPRING = datetime(2027, 3, 27, 12, tzinfo=timezone.utc)
+AUTUMN = datetime(2027, 10, 30, 12, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("expression", "begins", "said"),
+    [
+        ("30 2 * * *", SPRING, "2027-03-28: 02:00 to 03:00 does not exist; instead of 02:30"),
+        ("*/20 * * * *", SPRING, "instead of 02:00, 02:20, 02:40 it runs once at 03:00"),
+        ("30 2 * * *", AUTUMN, "2027-10-31: 02:00 to 03:00 comes twice; 02:30 runs once"),
+        ("*/20 * * * *", AUTUMN, "02:00, 02:20, 02:40 runs twice"),
+        ("0 4 * * *", SPRING, None),
+        ("30 2 1 1 *", AUTUMN, None),
+    ],
+)
+def test_the_days_on_which_a_clock_is_moved_are_told_as_dagster_ticks(
+    expression: str, begins: datetime, said: str | None
+) -> None:
+    told = list(odd_days(expression, BERLIN, begins, days=2))
+    assert len(told) == (1 if said else 0)
+    assert all(said in each for each in told if said)
+    ends = (begins + timedelta(days=1)).timestamp()
+    real = takewhile(
+        lambda tick: tick.timestamp() < ends,
+        schedule_execution_time_iterator(begins.timestamp(), expression, BERLIN),
+    )
+    ticks = [f"{tick:%H:%M}" for tick in real if f"{tick:%H}" in ("02", "03")]
+    if said is None:
+        return
+    assert ("runs twice" in said) == (len(ticks) > len(set(ticks)))
+    if begins == SPRING:
+        assert ticks[0] == "03:00"
+        assert "02:30" not in ticks
+
+
+def test_a_clock_that_is_never_moved_has_no_odd_day() -> None:
+    assert list(odd_days("30 2 * * *", "UTC", SPRING)) == []
+    assert len(list(odd_days("30 2 * * *", BERLIN, SPRING, days=300))) == 2
+
+
+@pytest.mark.parametrize(
+    ("schedule", "pause"),
+    [
+        ("*/15 * * * *", timedelta(minutes=15)),
+        ("*/15 8-17 * * *", timedelta(hours=14, minutes=15)),
+        ("0 3 * * MON-FRI", timedelta(days=3)),
+        ("@monthly", timedelta(days=31)),
+        ("every day", None),
+    ],
+)
+def test_the_longest_pause_knows_nights_and_weekends(
+    schedule: str, pause: timedelta | None
+) -> None:
+    assert longest_pause(schedule) == pause

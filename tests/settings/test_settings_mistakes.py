@@ -400,6 +400,27 @@ MISTAKES = [
     ),
     (
         JOB,
+        "{schedule: '0 3 * * *', time_zone: Europe/Berln}",
+        "jobs.upload_reservations.time_zone",
+        "no time zone is called 'Europe/Berln'",
+        "IANA",
+    ),
+    (
+        JOB,
+        "{by_hand: true, time_zone: Europe/Berlin}",
+        "jobs.upload_reservations.time_zone",
+        "there is no schedule that goes by it",
+        "leave it out",
+    ),
+    (
+        JOB,
+        "{schedule: '0 3 * * *', alert_after: 0}",
+        "jobs.upload_reservations.alert_after",
+        "0",
+        "1",
+    ),
+    (
+        JOB,
         "{schedule: '0 3 * * *', stale_after: 2h}",
         "jobs.upload_reservations.stale_after",
         "it is 2h, and the schedule runs every 1d at most",

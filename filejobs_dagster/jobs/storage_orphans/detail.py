@@ -166,6 +166,7 @@ FIELDS: Mapping[str, str] = {
     ),
     "classes; bytes_by_class; bytes": "objects and bytes by class, and all bytes",
     "orphans; orphan_bytes": "all orphans of this pass, confirmed or not",
+    "past_retention": "orphans older than `personal_data_kept_for`, where the settings say that",
     "by_prefix; by_age": (
         "every class by the first two levels of the key (the 20 with the most bytes for orphans, "
         "5 for any other class) and by age, orphans first"
@@ -307,5 +308,6 @@ LIST_COLUMNS: Mapping[str, str] = {
     "size; last_modified; etag": "the object as it was listed",
     "class; reason": "why it is here",
     "first_seen": "since when runs have seen it as an orphan",
+    "belonged_to": "whom, as far as its path, a row of its id or the audit log tells",
 }
 """The columns of the list for review."""

@@ -31,7 +31,13 @@ COLUMNS = (
     "class",
     "reason",
     "first_seen",
+    "belonged_to",
 )
+_ONLY_FOR_PEOPLE = "belonged_to"
+"""Nothing goes by it, and the lists of older versions do not have it."""
+
+MISSING = "missing"
+"""The class of a line about a reference without an object: nothing to remove, somebody to ask."""
 
 TITLE = "filejobs storage_orphans"
 """The value of the first row."""
@@ -89,6 +95,7 @@ class Line:
         of_class: Its class when the list was written.
         reason: Why it is kept, or nothing.
         first_seen: When it was first seen as an orphan, or None when it is not one.
+        belonged_to: Whom, as far as anything tells; for people.
     """
 
     decision: str
@@ -99,6 +106,7 @@ class Line:
     of_class: str
     reason: str = ""
     first_seen: datetime | None = None
+    belonged_to: str = ""
 
 
 class ListWriter:
@@ -158,7 +166,7 @@ def read_list(file: Iterable[str]) -> tuple[Heading, Iterator[Line]]:
             "or its heading was removed. Save it as CSV with commas, heading and all."
         )
     missing = [name for name in _NEEDED if not said.get(name)]
-    absent = [name for name in COLUMNS if name not in columns]
+    absent = [name for name in COLUMNS if name not in {*columns, _ONLY_FOR_PEOPLE}]
     repeated = [name for name in COLUMNS if columns.count(name) > 1]
     if missing or absent or repeated:
         problem = "lacks" if missing or absent else "repeats"
@@ -206,6 +214,7 @@ def _as_row(line: Line) -> list[Any]:
         line.of_class,
         line.reason,
         "" if line.first_seen is None else line.first_seen.isoformat(),
+        line.belonged_to,
     ]
 
 

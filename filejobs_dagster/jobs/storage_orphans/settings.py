@@ -196,6 +196,12 @@ class StorageOrphansSettings(JobSettings):
         description="From which numbers on a pass is not believed.",
         examples=[{"max_orphan_fraction": 0.1}],
     )
+    personal_data_kept_for: Annotated[Duration, between(_HOUR)] | None = Field(
+        default=None,
+        description="For how long personal data is kept, as it is published. Orphans that are "
+        "older are counted, and named in the list: an erasure that goes by rows cannot reach them.",
+        examples=["90d"],
+    )
     report_to: ReportSettings | None = Field(
         default=None,
         description="Where each run writes its list of orphans, for a person to review and for "

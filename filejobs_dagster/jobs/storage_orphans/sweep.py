@@ -24,7 +24,7 @@ from filejobs_dagster.jobs.storage_orphans.passing import Pass, TimeOver, make_p
 from filejobs_dagster.jobs.storage_orphans.places import opened_list
 from filejobs_dagster.jobs.storage_orphans.recovery import note_unsettled, recover
 from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means
-from filejobs_dagster.jobs.storage_orphans.report import write_report
+from filejobs_dagster.jobs.storage_orphans.report import FormerOwners, PastRetention, write_report
 from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
 from filejobs_dagster.jobs.storage_orphans.supply import (
     AllThatIsDue,
@@ -248,7 +248,17 @@ class Sweep:
             counts or "none at all",
             f"{found.missing:,}",
         )
+        past = self._past_retention()
+        if past is not None:
+            late = sum(past.covers(one) for portion in found.orphans() for one in portion)
+            self._books.facts["past_retention"] = late
+            if late:
+                self._context.log.warning("%s orphans are %s.", f"{late:,}", past)
         self._books.commit()
+
+    def _past_retention(self) -> PastRetention | None:
+        kept_for = self._request.personal_data_kept_for
+        return None if kept_for is None else PastRetention(kept_for, self._context.now() - kept_for)
 
     def _write_report(self, made: Pass, scratch: Scratch, now: datetime) -> None:
         """Write the list, also of a pass that a breaker then stops: it shows why."""
@@ -266,7 +276,14 @@ class Sweep:
             mode=identity.mode,
         )
         where = write_report(
-            place, heading, made.found, self._marks, scratch.folder, self._storage.client
+            place,
+            heading,
+            made.found,
+            self._marks,
+            scratch.folder,
+            self._storage.client,
+            FormerOwners(self._context.database, self._context.connection),
+            self._past_retention(),
         )
         self._books.facts["report"] = where
         self._context.log.info("The list for review stands in %s.", where)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans import ReportSettings
+from filejobs_dagster.jobs.storage_orphans.keys_in_lists import unescape_key
+from filejobs_dagster.jobs.storage_orphans.report import FormerOwners
+from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import psycopg
 
     from tests.jobs.storage_orphans.conftest import Sweeper
 
@@ -172,3 +179,83 @@ def test_the_list_names_what_is_kept_and_why_and_says_keep(
     assert kept["files/../dots"][:2] == ("keep", "unknown shape")
     assert path.stat().st_mode & 0o777 == 0o600
     assert [row[0] for row in rows if row[5] == "orphan"] == ["remove"] * len(ORPHANS)
+
+
+def lines_of(path: Path) -> dict[str, dict[str, str]]:
+    rows = list(csv.reader(io.StringIO(path.read_text())))
+    columns = rows[HEADING_ROWS - 1]
+    return {row[1]: dict(zip(columns, row, strict=True)) for row in rows[HEADING_ROWS:]}
+
+
+def test_each_line_says_whom_the_object_belonged_to_and_what_has_no_object_is_listed(
+    sweep: Sweeper, place: ReportSettings
+) -> None:
+    gone, there = str(uuid.uuid4()), str(uuid.uuid4())
+    by_path, by_event = "files/users/42/a.jpg", f"files/{gone}"
+    by_row, by_key = f"files/{there}/thumbnail", "files/named in an intent"
+    sweep.put("files/used", by_path, by_event, by_row, by_key, "files/nobody knows")
+    sweep.refer("files/used", "files/not there")
+    execute = sweep.installation.execute
+    execute("INSERT INTO file (id, storage_key) VALUES (%s, 'files/original')", (there,))
+    sweep.put("files/original")
+    for event in (
+        {"kind": "file.deleted", "file_id": gone, "owner_id": 7},
+        {"kind": "objects.delete.intent", "keys": [by_key], "run_id": "r", "batch": 1},
+    ):
+        execute("SELECT audit_append_many('collectors', ARRAY[%s])", (json.dumps(event),))
+
+    outcome = sweep("dry", report_to=place, personal_data_kept_for=timedelta(0))
+    assert outcome.ok, outcome.error
+    lines = lines_of(Path(outcome.detail["report"]))
+    whom = {unescape_key(key).decode(): line["belonged_to"] for key, line in lines.items()}
+    assert whom[by_path] == "by its path users 42"
+    assert whom[by_event].startswith(f"by the audit log file.deleted of file {gone} (owner_id 7)")
+    assert whom[by_row] == f"by its path files {there}; by a row of its id: file pending"
+    assert whom[by_key].startswith("by the audit log objects.delete.intent at")
+    assert whom["files/nobody knows"] == ""
+    missing = lines["files/not%20there"]
+    assert (missing["class"], missing["decision"]) == ("missing", "keep")
+    assert missing["reason"] == "a source names it, and no object is there"
+
+    late = lines["files/users/42/a.jpg"]["reason"]
+    assert late.endswith(
+        "older than the retention of personal data (0s), and no erasure that goes by rows reaches "
+        "it"
+    )
+    assert outcome.detail["past_retention"] == 5
+    # CONTROL: whoever turns every line to remove takes no reference and nothing that is named.
+    edited(Path(outcome.detail["report"]), lambda line: {**line, "decision": "remove"})
+    swept = sweep(reviewed=outcome.detail["report"])
+    assert swept.ok, swept.error
+    assert (swept.detail["reviewed"]["asked"], swept.acted) == (6, 5)
+    assert {"files/used", "files/original"} <= sweep.installation.keys()
+
+
+def test_a_list_of_an_older_version_without_the_column_for_people_is_read(
+    sweep: Sweeper, place: ReportSettings
+) -> None:
+    path = written_by(sweep, place)
+    rows = [row[:-1] if len(row) > 2 else row for row in csv.reader(io.StringIO(path.read_text()))]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    outcome = sweep(reviewed=str(path))
+    assert outcome.ok, outcome.error
+    assert outcome.acted == len(ORPHANS)
+
+
+def test_a_role_that_may_not_read_the_audit_log_gets_its_list_all_the_same(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    connection.execute("CREATE ROLE blind_to_the_log")
+    connection.execute("GRANT SELECT ON file, upload TO blind_to_the_log")
+    database = Database(database_url)
+    try:
+        with database.connect("test") as reached:
+            reached.execute("SET ROLE blind_to_the_log")
+            owners = FormerOwners(database, reached)
+            assert owners.of([b"files/users/42/a", b"files/\xff"]) == {
+                b"files/users/42/a": "by its path users 42"
+            }
+    finally:
+        connection.execute("DROP OWNED BY blind_to_the_log")
+        connection.execute("DROP ROLE blind_to_the_log")

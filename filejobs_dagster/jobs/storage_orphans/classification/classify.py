@@ -217,6 +217,7 @@ class _Work:
             newest_reference=joined.referenced.newest,
             newer=self._newer,
             missing_samples=tuple(joined.missing_samples),
+            missing_keys=tuple(joined.missing_keys),
             unmatched=tuple(
                 NearMatch(key, row)
                 for key, row in joined.unmatched_objects.meet(joined.unmatched_rows)

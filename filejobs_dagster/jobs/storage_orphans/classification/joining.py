@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.streams import Block
 
 MOST_MISSING_SAMPLES = 20
+MOST_MISSING_KEYS = 10_000
+"""So many go into the list for review; whoever has more looks for their common cause first."""
 
 
 class ListingContradicts(Exception):
@@ -45,6 +47,7 @@ class Joined:
         missing: Those of them in owned prefixes that have no object and should have one.
         awaited: Those of them in owned prefixes whose upload may still come, and owners.
         missing_samples: A few of these, evenly spread.
+        missing_keys: The first of these, in byte order, up to a bound.
         unmatched_rows: Keys that were named and not listed, wherever they lie: for suggestions.
         unmatched_objects: Objects that were listed and not named, likewise.
     """
@@ -58,6 +61,7 @@ class Joined:
     missing: int = 0
     awaited: int = 0
     missing_samples: list[Key] = field(default_factory=list)
+    missing_keys: list[Key] = field(default_factory=list)
     unmatched_rows: Sketch = field(default_factory=Sketch)
     unmatched_objects: Sketch = field(default_factory=Sketch)
     _every: int = 1
@@ -74,6 +78,7 @@ class Joined:
             if len(self.missing_samples) > MOST_MISSING_SAMPLES:
                 self.missing_samples = self.missing_samples[::2]
                 self._every *= 2
+        self.missing_keys += owned[: MOST_MISSING_KEYS - len(self.missing_keys)]
         self.missing += len(owned)
 
     def _without_awaited(self, keys: list[Key]) -> list[Key]:

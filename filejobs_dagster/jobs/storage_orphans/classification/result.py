@@ -37,6 +37,7 @@ class Classification:
         newer: Orphans and young objects that are newer than that, by more than what makes an
             object young.
         missing_samples: A few missing ones.
+        missing_keys: The first missing ones in byte order, up to a bound.
         ambiguous_samples: A few ambiguous objects with the rows that may mean them.
         unmatched: Pairs of an object that no source names and a key that no object has, with the
             same file name: what a missing transform looks like.
@@ -51,6 +52,7 @@ class Classification:
     newest_reference: int
     newer: int
     missing_samples: Sequence[Key]
+    missing_keys: Sequence[Key]
     unmatched: Sequence[NearMatch]
     _orphans: Shelf
     _kept: Spool
