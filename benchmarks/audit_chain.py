@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.collector import NotTheSameWork
 from filejobs_dagster.audit.append import canonical
-from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
-from filejobs_dagster.audit.note import read_verifier_key
-from filejobs_dagster.audit.pins.folder import FolderPins
+from filejobs_dagster.audit.note import TrustedKey, TrustedKeys, generate, read_verifier_key
+from filejobs_dagster.audit.pins.places import FolderPins
 from filejobs_dagster.audit.rows import event_prefix, genesis
 from filejobs_dagster.audit.seal import SealPolicy, seal_chain
 from filejobs_dagster.audit.verify import VerifyPolicy
-from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import Database, one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.audit.keys import Ed25519Signer
+    from filejobs_dagster.audit.note import Ed25519Signer
 
 CHAIN = "benchmark"
 ORIGIN = "benchmark.example/audit"

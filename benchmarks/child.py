@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarks.collector import collect
 from filejobs_dagster.embedded.s3 import S3Endpoint
-from filejobs_dagster.jobs.upload_reservations import Request
+from filejobs_dagster.jobs.upload_reservations import UploadReservationsRun
 
 if TYPE_CHECKING:
     from benchmarks.surroundings import Surroundings
@@ -103,7 +103,9 @@ def peak_kilobytes() -> int:
 def main() -> None:
     """Do the task and say how it went."""
     task = Task(**json.loads(sys.stdin.read()))
-    request = Request(limit=task.limit, batch_size=task.batch_size, count_bytes=task.count_bytes)
+    request = UploadReservationsRun(
+        limit=task.limit, batch_size=task.batch_size, count_bytes=task.count_bytes
+    )
     server = S3Endpoint(task.endpoint_url)
     outcome = collect(task.database_url, server, task.bucket, request, mode=task.mode)
     done = Done(outcome.scanned or 0, outcome.acted or 0, peak_kilobytes())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.reservations import bucket_settings
 from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.postgres.connect import Database
@@ -20,9 +20,8 @@ from filejobs_dagster.references.check import ReferenceCheck
 if TYPE_CHECKING:
     from filejobs_dagster.embedded.s3 import S3Endpoint
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations import Request
-    from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.jobs.upload_reservations import UploadReservationsRun
+    from filejobs_dagster.ledger.outcome import Mode, Outcome
 
 LOG = logging.getLogger("benchmarks.collector")
 LOG.addHandler(logging.NullHandler())
@@ -34,7 +33,12 @@ class NotTheSameWork(Exception):
 
 
 def collect(
-    database_url: str, server: S3Endpoint, bucket: str, request: Request, *, mode: Mode = "live"
+    database_url: str,
+    server: S3Endpoint,
+    bucket: str,
+    request: UploadReservationsRun,
+    *,
+    mode: Mode = "live",
 ) -> Outcome:
     """Run `upload_reservations` from its locks to its final word.
 
@@ -59,7 +63,7 @@ def collect(
         trigger=Trigger("cli", "benchmark"),
         holder="benchmark",
     )
-    outcome = conduct(Ticket(identity), Database(database_url), body, LOG, door=None)
+    outcome = run_job(RunSpec(identity), Database(database_url), body, LOG, door=None)
     if not outcome.ok:
         raise NotTheSameWork(f"The collector failed: {outcome.error}")
     return outcome

@@ -13,9 +13,9 @@ from benchmarks.canned_s3 import SIZE
 from benchmarks.collector import NotTheSameWork
 from benchmarks.measurement import Measurement, Value, more
 from benchmarks.sweeping import conducted
-from filejobs_dagster.jobs.storage_orphans import Request
+from filejobs_dagster.jobs.storage_orphans import StorageOrphansRun
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.objects.manner import Manner
+from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.targets import Expected
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.surroundings import Surroundings
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage
-    from filejobs_dagster.objects.manner import ConditionalDelete
+    from filejobs_dagster.objects.deletion_mode import ConditionalDelete
 
 NAME = "orphans_removal"
 SUMMARY = "orphans removed per second, against a SELECT and a DeleteObject for each key"
@@ -126,16 +126,16 @@ def _timed(
 def _by_gate(
     database_url: str, server: CannedS3Process, bucket: str, keys: list[str], way: Way
 ) -> None:
-    def work(context: RunContext, _request: Request, storage: Storage) -> Outcome:
-        manner = Manner(conditional=way.conditional)
+    def work(context: RunContext, _request: StorageOrphansRun, storage: Storage) -> Outcome:
+        deletion_mode = DeletionMode(conditional=way.conditional)
         removed = 0
         for start in range(0, len(keys), BATCH):
             orphans = [Expected(key.encode(), ETAG, SIZE, -1) for key in keys[start:][:BATCH]]
-            removal = storage.gate.remove(orphans, context.prove_alive, manner)
+            removal = storage.gate.remove(orphans, context.prove_alive, deletion_mode)
             removed += len(removal.deleted)
         return Outcome(scanned=len(keys), acted=removed)
 
-    conducted(database_url, server, bucket, Request(), work, mode="live")
+    conducted(database_url, server, bucket, StorageOrphansRun(), work, mode="live")
 
 
 def _one_by_one(database_url: str, server: CannedS3Process, bucket: str, keys: list[str]) -> None:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks.canned_listing import BUCKET
 from benchmarks.measurement import NotMeasured
 from benchmarks.reservations import PREFIX
-from filejobs_dagster.embedded.missing import installed_package
-from filejobs_dagster.embedded.software import INSTALLATION, WHEEL
+from filejobs_dagster.embedded.environment import INSTALLATION, WHEEL, installed_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,19 +14,17 @@ from benchmarks.canned_listing import BUCKET
 from benchmarks.collector import LOG, NotTheSameWork
 from benchmarks.reservations import bucket_settings
 from filejobs_dagster.jobs import storage_orphans
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
-from filejobs_dagster.jobs.storage_orphans import ReportSettings, Request, Storage
-from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
-from filejobs_dagster.jobs.storage_orphans.passing import make_pass
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.jobs.storage_orphans import ReportSettings, Storage, StorageOrphansRun
+from filejobs_dagster.jobs.storage_orphans.classification.records import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.one_pass import make_pass
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.connect import Database, database_now
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.streams import Scratch
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import S3Endpoint
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
 
 NEVER_TRIPS = BreakersSettings(
     max_orphan_fraction=1,
@@ -57,10 +55,10 @@ def sweep(database_url: str, server: S3Endpoint, report_to: Path) -> Outcome:
         NotTheSameWork: The run failed.
     """
 
-    def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
+    def work(context: RunContext, request: StorageOrphansRun, storage: Storage) -> Outcome:
         return storage_orphans.run(context, request, storage)
 
-    request = Request(report_to=ReportSettings(folder=str(report_to)))
+    request = StorageOrphansRun(report_to=ReportSettings(folder=str(report_to)))
     return conducted(database_url, server, BUCKET, request, work)
 
 
@@ -71,7 +69,7 @@ def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
         NotTheSameWork: The run failed.
     """
 
-    def work(context: RunContext, request: Request, storage: Storage) -> Outcome:
+    def work(context: RunContext, request: StorageOrphansRun, storage: Storage) -> Outcome:
         with context.database.transaction(context.connection, read_only=True) as cursor:
             now = database_now(cursor)
         with Scratch(storage.scratch) as scratch:
@@ -93,15 +91,15 @@ def classify_only(database_url: str, server: S3Endpoint) -> Outcome:
             }
             return Outcome(scanned=found.objects, acted=0, detail=facts)
 
-    return conducted(database_url, server, BUCKET, Request(), work)
+    return conducted(database_url, server, BUCKET, StorageOrphansRun(), work)
 
 
 def conducted(
     database_url: str,
     server: S3Endpoint,
     bucket: str,
-    request: Request,
-    work: Callable[[RunContext, Request, Storage], Outcome],
+    request: StorageOrphansRun,
+    work: Callable[[RunContext, StorageOrphansRun, Storage], Outcome],
     *,
     mode: Mode = "dry",
 ) -> Outcome:
@@ -128,7 +126,7 @@ def conducted(
         trigger=Trigger("cli", "benchmark"),
         holder="benchmark",
     )
-    outcome = conduct(Ticket(identity), Database(database_url), body, LOG, door=None)
+    outcome = run_job(RunSpec(identity), Database(database_url), body, LOG, door=None)
     if not outcome.ok:
         raise NotTheSameWork(f"The sweep failed: {outcome.error}")
     return outcome

@@ -10,7 +10,7 @@ from benchmarks import reservations
 from benchmarks.collector import NotTheSameWork, collect
 from benchmarks.measurement import Measurement, Value, more
 from benchmarks.row_by_row import collect_row_by_row
-from filejobs_dagster.jobs.upload_reservations import Request
+from filejobs_dagster.jobs.upload_reservations import UploadReservationsRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,7 +115,9 @@ def _row_by_row(surroundings: Surroundings, place: Place) -> Value:
 
 
 def _collector(surroundings: Surroundings, place: Place, *, count_bytes: bool) -> Value:
-    request = Request(limit=place.count, batch_size=BATCH_SIZE, count_bytes=count_bytes)
+    request = UploadReservationsRun(
+        limit=place.count, batch_size=BATCH_SIZE, count_bytes=count_bytes
+    )
 
     def work(database_url: str, bucket: str) -> int:
         return collect(database_url, place.server, bucket, request).acted or 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import ConfigDict
 
-from filejobs_dagster.settings.job import JobSettings
+from filejobs_dagster.settings.section import JobSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.run_history.history import History
+    from filejobs_dagster.jobs.run_history.settings import History
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.postgres.connect import Connection, Database

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import yaml
 
-from filejobs_dagster.door.adoption import Place, adopt
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Loaded, Settings, load_settings, read_settings
 
@@ -105,7 +105,10 @@ class Installation:
         settings = self.settings().model_copy(update={"environment": environment})
         with self.database.connect("adopt") as connection:
             bucket = settings.buckets["uploads"]
-            adopt(Place.of(settings, bucket, self.client, self.database, connection), by="the test")
+            adopt(
+                AdoptionTarget.of(settings, bucket, self.client, self.database, connection),
+                by="the test",
+            )
 
     # --- the file feature ---------------------------------------------------------------------
 

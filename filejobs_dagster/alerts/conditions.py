@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.alerts.words import SEVERITY, TITLE, Kind, Severity
+from filejobs_dagster.alerts.digest import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.door.hold import open_holds
-from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.ledger.standing import dead_letters_of, missing_of, tripped
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.runbook import of_condition
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,35 +5,205 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
+from dateutil.parser import isoparse
 
-from filejobs_dagster.alerts.book import Booked, Timing, record
 from filejobs_dagster.alerts.conditions import SLACK as STUCK_SLACK
-from filejobs_dagster.alerts.conditions import Condition, Limits, Looked, reason_of
-from filejobs_dagster.alerts.destinations import Destination, destinations_of
-from filejobs_dagster.alerts.direct import tell_directly
+from filejobs_dagster.alerts.conditions import Condition, Limits, Looked, look, reason_of
+from filejobs_dagster.alerts.digest import SEVERITY, Kind, Notice, compose
 from filejobs_dagster.alerts.outbox import (
+    LONGEST_CALL,
+    SHORTEST_CALL,
+    Booked,
     Delivered,
     Send,
+    Timing,
     Undelivered,
     deliver,
     open_conditions,
+    record,
     undelivered,
 )
-from filejobs_dagster.alerts.sending import complain
+from filejobs_dagster.alerts.sending import Destination, NotSent, complain, destinations_of
 from filejobs_dagster.alerts.sending import send as send_by_apprise
-from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.expectations import expectations
+from filejobs_dagster.ledger.standing import standings
 from filejobs_dagster.postgres.connect import Connection, Database, DatabaseUnavailable
+from filejobs_dagster.settings import alert_secrets, database_secrets, known_secrets
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Mapping, Sequence
 
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.alerts.memory import Memory
-    from filejobs_dagster.settings import AlertsSettings, Settings
+    from filejobs_dagster.alerts.outbox import Memory
+    from filejobs_dagster.settings import AlertsSettings, Loaded, Salvaged, Settings
+
+# Saying it without the outbox, while the database that holds the outbox is away.
+#
+# What each destination was told is kept in a memory outside of the database, so that it is said
+# once, again after a while, and once more when it is over.
+
+TOLD = "told"
+"""The key of the memory under which it stands who was told what."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A condition as the memory has it, and when each destination was told of it."""
+
+    kind: Kind
+    job: str | None
+    reason: str
+    first_seen: datetime
+    told: Mapping[str, datetime]
+
+    def notice(self, what: Any, over: datetime | None = None) -> Notice:
+        return Notice(
+            what, self.kind, self.job, SEVERITY[self.kind], self.reason, self.first_seen, over
+        )
+
+    def as_row(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "job": self.job,
+            "reason": self.reason,
+            "first_seen": self.first_seen.isoformat(),
+            "told": {name: moment.isoformat() for name, moment in self.told.items()},
+        }
+
+
+def tell_directly(
+    installation: str,
+    conditions: Sequence[Condition],
+    destinations: Sequence[Destination],
+    memory: Memory,
+    send: Send,
+    *,
+    repeat_after: timedelta | None = None,
+    in_the_outbox: frozenset[str] = frozenset(),
+    deadline: float,
+) -> list[Delivered]:
+    """Say what this memory has not said yet.
+
+    Args:
+        installation: Whose conditions.
+        conditions: What is wrong, seen without the database; none once it is back.
+        destinations: Who is told.
+        memory: Who was told what.
+        send: How a message leaves.
+        repeat_after: When what lasts is told again.
+        in_the_outbox: Fingerprints of what the outbox cares for from now on: not over.
+        deadline: Of `time.monotonic`; no message is begun after it.
+    """
+    kept = memory.read()
+    before = {key: known for key, row in _rows(kept) if (known := _read(row)) is not None}
+    now = datetime.now(timezone.utc)
+    current = {
+        each.fingerprint: _still(before.get(each.fingerprint), each, now) for each in conditions
+    }
+    over = {
+        key: known
+        for key, known in before.items()
+        if key not in current and key not in in_the_outbox and known.told
+    }
+    done: list[Delivered] = []
+    for destination in destinations:
+        left = deadline - time.monotonic()
+        if left < SHORTEST_CALL:
+            break
+        notices = _notices(destination, current, over, now, repeat_after)
+        if not notices:
+            continue
+        error = _try(send, destination, installation, notices, min(LONGEST_CALL, left))
+        done.append(Delivered(destination.name, len(notices), error))
+        if error is None:
+            current = {key: _told(known, destination, now) for key, known in current.items()}
+            over = {key: _forgotten(known, destination) for key, known in over.items()}
+    names = {destination.name for destination in destinations}
+    left_over = {key: known for key, known in over.items() if names & set(known.told)}
+    rows = {key: known.as_row() for key, known in {**left_over, **current}.items()}
+    if rows != kept.get(TOLD, {}):
+        memory.write({**kept, TOLD: rows})
+    return done
+
+
+def _notices(
+    destination: Destination,
+    current: Mapping[str, _Known],
+    over: Mapping[str, _Known],
+    now: datetime,
+    repeat_after: timedelta | None,
+) -> list[Notice]:
+    notices = []
+    for known in current.values():
+        if SEVERITY[known.kind] not in destination.severities:
+            continue
+        last = known.told.get(destination.name)
+        if last is None:
+            notices.append(known.notice("raised"))
+        elif repeat_after is not None and now - last >= repeat_after:
+            notices.append(known.notice("reminder"))
+    notices += [
+        known.notice("recovered", now) for known in over.values() if destination.name in known.told
+    ]
+    return notices
+
+
+def _try(
+    send: Send, destination: Destination, installation: str, notices: list[Notice], timeout: float
+) -> str | None:
+    try:
+        send(destination.url, compose(installation, notices), timeout)
+    except NotSent as error:
+        return str(error)
+    return None
+
+
+def _still(known: _Known | None, condition: Condition, now: datetime) -> _Known:
+    first_seen = now if known is None else known.first_seen
+    told = {} if known is None else known.told
+    return _Known(condition.kind, condition.job, condition.reason, first_seen, told)
+
+
+def _told(known: _Known, destination: Destination, now: datetime) -> _Known:
+    if SEVERITY[known.kind] not in destination.severities:
+        return known
+    return _with(known, {**known.told, destination.name: now})
+
+
+def _forgotten(known: _Known, destination: Destination) -> _Known:
+    return _with(known, {name: at for name, at in known.told.items() if name != destination.name})
+
+
+def _with(known: _Known, told: Mapping[str, datetime]) -> _Known:
+    return _Known(known.kind, known.job, known.reason, known.first_seen, told)
+
+
+def _rows(kept: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rows = kept.get(TOLD)
+    return list(rows.items()) if isinstance(rows, dict) else []
+
+
+def _read(row: Any) -> _Known | None:
+    """A row of the memory; None for one that another version, or nobody, wrote."""
+    try:
+        if row["kind"] not in SEVERITY:
+            return None
+        return _Known(
+            cast("Kind", row["kind"]),
+            row["job"],
+            row["reason"],
+            isoparse(row["first_seen"]),
+            {name: isoparse(moment) for name, moment in row["told"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
 
 LOST_AFTER = 3
 """Failed attempts from which a notice counts as not heard, which is an alarm of its own."""
@@ -249,3 +419,66 @@ def _directly(
         said = sanitize_exception(error, known=teller.known)
         complain(f"what is told without the database could not be told or remembered: {said}")
         return ()
+
+
+# Telling of a settings file with mistakes, by what of it can still be read.
+
+LONGEST_WAIT = timedelta(seconds=5)
+
+
+def tell_of_broken_settings(
+    loaded: Loaded, found: Salvaged, memory: Memory, *, budget: timedelta
+) -> Round:
+    """Tell those who are known of the mistakes. Never raises an `Exception`.
+
+    Args:
+        loaded: The settings that have mistakes.
+        found: What of them is right, or was when the file was.
+        memory: For when the database is not known or away.
+        budget: For everything that is sent.
+    """
+    try:
+        return _tell(loaded, found, memory, budget)
+    except Exception as error:  # noqa: BLE001 (the mistake itself is raised, whatever this does)
+        return Round(trouble=sanitize_exception(error, known=_secrets(found)))
+
+
+def _tell(loaded: Loaded, found: Salvaged, memory: Memory, budget: timedelta) -> Round:
+    if found.alerts is None:
+        return Round()
+    known = _secrets(found)
+    mistakes = "; ".join(str(problem) for problem in loaded.problems)
+    broken = Condition("settings", None, reason_of(mistakes, known))
+    who = teller_of(loaded.installation, found.alerts, memory, known, all_known=found.complete)
+    if found.database is None:
+        return tell_without_database(who, (broken,), budget=budget)
+    looked = Looked((broken,), frozenset({"settings"}))
+    database = patient(Database.of(found.database), LONGEST_WAIT)
+    return tell_what_is_seen(who, database, lambda _: looked, budget=budget, besides=(broken,))
+
+
+def _secrets(found: Salvaged) -> tuple[str, ...]:
+    of_alerts = () if found.alerts is None else alert_secrets(found.alerts)
+    return of_alerts if found.database is None else of_alerts + database_secrets(found.database)
+
+
+# A round from outside of Dagster: what the command line does, for cron on another machine.
+
+
+def look_and_tell(settings: Settings, memory: Memory, *, budget: timedelta) -> Round:
+    """Look at everything but Dagster's queue, and tell. Never raises an `Exception`.
+
+    Args:
+        settings: Whose jobs, and who is told.
+        memory: What is remembered while the database is away.
+        budget: For everything that is sent.
+    """
+    secrets = known_secrets(settings)
+    limits = limits_of(settings)
+
+    def what_is_wrong(cursor: psycopg.Cursor[TupleRow]) -> Looked:
+        found = standings(cursor, settings.installation, expectations(settings))
+        return look(cursor, settings.installation, found, limits, from_outside=True, known=secrets)
+
+    who = teller_of(settings.installation, settings.alerts, memory, secrets)
+    return tell_what_is_seen(who, Database.of(settings.database), what_is_wrong, budget=budget)

@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from filejobs_dagster.alerts.digest import Digest
+    from filejobs_dagster.alerts.digest import Digest, Severity
+    from filejobs_dagster.settings import AlertsSettings
 
 NOT_A_URL = "its URL is none that apprise understands; look at its variable"
 SEVERAL = "its variable holds several URLs; give each a destination of its own"
@@ -124,3 +130,72 @@ def _reason(result: Any) -> str:
 def complain(text: str) -> None:
     """Say on standard error what must not stop anything. The caller has taken the secrets out."""
     sys.stderr.write(f"filejobs: {text}\n")
+
+
+# Who is told, without anything of where that is but for the one call that sends.
+
+BOTH: frozenset[Severity] = frozenset({"warning", "critical"})
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Somebody who is told.
+
+    Attributes:
+        name: How it is called wherever it is shown.
+        url: apprise's URL; a secret, all of it.
+        severities: Which alerts it gets.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    severities: frozenset[Severity] = BOTH
+
+
+def destinations_of(alerts: AlertsSettings) -> tuple[Destination, ...]:
+    """The destinations of the settings, in their order."""
+    return tuple(
+        Destination(each.name, each.url.reveal().strip(), frozenset(each.severities))
+        for each in alerts.to
+    )
+
+
+# The dead man's switch: a URL that is asked for while all is well, and no longer.
+
+TIMEOUT = 5.0
+"""Seconds; a tick has sixty, and alerts come first."""
+
+NOT_A_HEARTBEAT = "the heartbeat's variable holds no http or https URL"
+
+
+def beat(url: str, timeout: float = TIMEOUT) -> str | None:
+    """Ask for the URL once.
+
+    Returns:
+        None when it answered with success, else why not, without any part of the URL.
+    """
+    if mistake_in_heartbeat(url) is not None:
+        return NOT_A_HEARTBEAT
+    request = urllib.request.Request(  # noqa: S310 (http and https only, see above)
+        url, headers={"User-Agent": "filejobs"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+            answer.read(1)
+    except urllib.error.HTTPError as error:
+        return f"the heartbeat's URL answered {error.code}"
+    except (OSError, HTTPException, ValueError) as error:
+        # urllib's own words may quote the URL.
+        return f"the heartbeat's URL could not be reached ({type(error).__name__})"
+    return None
+
+
+def mistake_in_heartbeat(url: str) -> str | None:
+    """Why this URL could never be asked for, or None."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return NOT_A_HEARTBEAT
+    del port
+    return None if parts.scheme in {"http", "https"} and parts.hostname else NOT_A_HEARTBEAT

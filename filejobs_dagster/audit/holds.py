@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.own_events import own_events, text_field
+from filejobs_dagster.audit.append import append, own_events, text_field
 from filejobs_dagster.audit.session import table
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 
 if TYPE_CHECKING:
     import psycopg

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from filejobs_dagster.audit.history import events_of_file
+from filejobs_dagster.audit.append import events_of_file
 from filejobs_dagster.audit.offline import FILE_FORMAT, FORMAT, NotProven, event_hash, root_of
 from filejobs_dagster.audit.session import snapshot, table
 from filejobs_dagster.audit.tables import (
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.audit.merkle import Frontier
     from filejobs_dagster.audit.origin import Origin
+    from filejobs_dagster.audit.rows import Frontier
     from filejobs_dagster.audit.verify import VerifyPolicy
     from filejobs_dagster.postgres.connect import Connection, Database
 

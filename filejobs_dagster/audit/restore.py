@@ -14,12 +14,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.pins import bookkeeping
 from filejobs_dagster.audit.pins.store import PinReceipt
-from filejobs_dagster.audit.refused import RestoreRefused, code_for, must_be_trusted
-from filejobs_dagster.audit.session import set_writing
+from filejobs_dagster.audit.session import (
+    RestoreRefused,
+    code_for,
+    locked,
+    must_be_trusted,
+    set_writing,
+)
 from filejobs_dagster.audit.statement import moment_text, sha256_of
 from filejobs_dagster.audit.tables import RestoreRow
 from filejobs_dagster.audit.verify import CHECKS, Full, examine, judge

@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import COLLECTORS_CHAIN
-from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.note import sign_note, text_of
 from filejobs_dagster.audit.pins import bookkeeping
 from filejobs_dagster.audit.pins.read import read_pins
 from filejobs_dagster.audit.pins.store import PinReceipt, PinStoreUnusable
-from filejobs_dagster.audit.refused import (
+from filejobs_dagster.audit.session import (
     SealRefused,
     code_for,
+    locked,
     must_be_trusted,
     must_have_the_right_time,
+    set_writing,
+    snapshot,
 )
-from filejobs_dagster.audit.session import set_writing, snapshot
 from filejobs_dagster.audit.statement import (
     NOTHING_BEFORE,
     ManifestStatement,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from filejobs_dagster.audit.merkle import BrokenFrontier, Frontier
-from filejobs_dagster.audit.rows import Position, genesis
+from filejobs_dagster.audit.rows import BrokenFrontier, Frontier, Position, genesis
 from filejobs_dagster.audit.session import table
 from filejobs_dagster.audit.statement import (
     NOTHING_BEFORE,
@@ -19,7 +18,7 @@ from filejobs_dagster.audit.statement import (
     UnreadableStatement,
     sha256_of,
 )
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

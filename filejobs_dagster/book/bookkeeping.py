@@ -15,8 +15,8 @@ from filejobs_dagster.book.totals import FAILED_AGAIN, MOST_REFUSED_IN_A_ROW
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.ledger.outcome import Outcome, none_went
 from filejobs_dagster.ledger.progress import GivenUp
+from filejobs_dagster.postgres.connect import trying_again
 from filejobs_dagster.postgres.locks import LeaseLost
-from filejobs_dagster.postgres.transient import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypedDict
 
-from filejobs_dagster.ledger.sanitize import display_key
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation, problems_text
-from filejobs_dagster.cli.output import print_error
-from filejobs_dagster.cli.words import moment
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, moment, print_error, problems_text
 from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:
-    from filejobs_dagster.alerts.memory import Memory
+    from filejobs_dagster.alerts.outbox import Memory
     from filejobs_dagster.alerts.rounds import Round
     from filejobs_dagster.settings import Loaded, Settings
 
@@ -89,9 +87,9 @@ def alert(
 
 
 def _test(loaded: Loaded) -> NoReturn:
-    from filejobs_dagster.alerts import heartbeat, sending  # noqa: PLC0415 (--help stays fast)
-    from filejobs_dagster.alerts.destinations import destinations_of  # noqa: PLC0415
+    from filejobs_dagster.alerts import sending  # noqa: PLC0415 (--help stays fast)
     from filejobs_dagster.alerts.digest import Digest  # noqa: PLC0415
+    from filejobs_dagster.alerts.sending import destinations_of  # noqa: PLC0415
     from filejobs_dagster.settings import salvage  # noqa: PLC0415
 
     if loaded.settings is None:
@@ -100,7 +98,7 @@ def _test(loaded: Loaded) -> NoReturn:
     destinations = () if alerts is None else destinations_of(alerts)
     if not destinations:
         print_error(NOBODY)
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     said = f"This is a test, sent by `filejobs alert --test` for {loaded.installation}."
     digest = Digest(f"filejobs {loaded.installation}: a test", said, said, None)
     failed = loaded.settings is None
@@ -113,18 +111,18 @@ def _test(loaded: Loaded) -> NoReturn:
         else:
             typer.echo(f"{destination.name}: taken")
     beats = None if alerts is None else alerts.heartbeat
-    mistake = None if beats is None else heartbeat.mistake_in(beats.url.reveal().strip())
+    mistake = None if beats is None else sending.mistake_in_heartbeat(beats.url.reveal().strip())
     if mistake is not None:
         failed = True
         print_error(f"heartbeat: {mistake}")
-    raise typer.Exit(exits.FAILED if failed else exits.OK)
+    raise typer.Exit(terminal.FAILED if failed else terminal.OK)
 
 
 def _show(settings: Settings, secrets: tuple[str, ...]) -> None:
     from filejobs_dagster.alerts.mutes import active, covering  # noqa: PLC0415
     from filejobs_dagster.alerts.outbox import open_conditions, undelivered  # noqa: PLC0415
-    from filejobs_dagster.ledger.sanitize import sanitize  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+    from filejobs_dagster.text import sanitize  # noqa: PLC0415
 
     database = Database.of(settings.database)
     with (
@@ -151,8 +149,8 @@ def _show(settings: Settings, secrets: tuple[str, ...]) -> None:
 
 
 def _round(loaded: Loaded, state: Path | None) -> None:
-    from filejobs_dagster.alerts.memory import FileMemory, default_path  # noqa: PLC0415
-    from filejobs_dagster.alerts.outside import look_and_tell  # noqa: PLC0415
+    from filejobs_dagster.alerts.outbox import FileMemory, default_path  # noqa: PLC0415
+    from filejobs_dagster.alerts.rounds import look_and_tell  # noqa: PLC0415
 
     memory = FileMemory(default_path(loaded.installation) if state is None else state)
     if loaded.settings is None:
@@ -160,12 +158,12 @@ def _round(loaded: Loaded, state: Path | None) -> None:
         _tell(_of_broken_settings(loaded, memory), determined=False)
     if not loaded.settings.alerts.to:
         print_error(NOBODY)
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     _tell(look_and_tell(loaded.settings, memory, budget=BUDGET), determined=True)
 
 
 def _of_broken_settings(loaded: Loaded, memory: Memory) -> Round:
-    from filejobs_dagster.alerts.broken import tell_of_broken_settings  # noqa: PLC0415
+    from filejobs_dagster.alerts.rounds import tell_of_broken_settings  # noqa: PLC0415
     from filejobs_dagster.settings import salvage  # noqa: PLC0415
 
     return tell_of_broken_settings(loaded, salvage(loaded.path), memory, budget=BUDGET)
@@ -184,7 +182,7 @@ def _tell(done: Round, *, determined: bool) -> NoReturn:
     if done.trouble is not None:
         print_error(f"The outbox could not be used: {done.trouble}")
     if not determined or done.trouble is not None:
-        raise typer.Exit(exits.UNKNOWN)
+        raise typer.Exit(terminal.UNKNOWN)
     typer.echo(f"{done.open} open at {moment(datetime.now(timezone.utc))} UTC.")
     failed = bool(done.waiting) or any(each.error is not None for each in done.delivered)
-    raise typer.Exit(exits.FAILED if failed else exits.OK)
+    raise typer.Exit(terminal.FAILED if failed else terminal.OK)

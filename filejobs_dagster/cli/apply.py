@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from filejobs_dagster.cli import exits
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.instance import has_home, instance_here
-from filejobs_dagster.cli.invocation import Invocation, refuse
 from filejobs_dagster.cli.mirror import HOME_VARIABLE
-from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.cli.terminal import Invocation, print_error, refuse
 from filejobs_dagster.jobs.storage_orphans.settings import JOB
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings import Loaded
@@ -61,7 +60,7 @@ def apply(
     invocation = Invocation.of(context)
     loaded = invocation.read()
     if loaded.settings is None:
-        refuse(loaded, exits.FAILED)
+        refuse(loaded, terminal.FAILED)
     where = report if report.startswith(SCHEME) else str(Path(report).resolve())
     config: dict[str, Any] = {"dry_run": not live, "reviewed": where}
     if limit is not None:
@@ -69,7 +68,7 @@ def apply(
     error, facts = _run(loaded, config, invocation)
     if error is not None:
         print_error(sanitize(error, known=invocation.secrets))
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     _tell(facts, asked_live=live)
 
 
@@ -77,7 +76,7 @@ def _run(
     loaded: Loaded, config: dict[str, Any], invocation: Invocation
 ) -> tuple[str | None, dict[str, Any]]:
     """Execute the job in this process; what went wrong, and what its page shows."""
-    from filejobs_dagster.orchestration.by_hand import execute_here  # noqa: PLC0415 (Dagster)
+    from filejobs_dagster.orchestration.in_process import execute_here  # noqa: PLC0415 (Dagster)
 
     if not has_home():
         print_error(
@@ -102,4 +101,4 @@ def _tell(facts: dict[str, Any], *, asked_live: bool) -> None:
     typer.echo(str(facts.get("explained", "")))
     if asked_live and not live:
         print_error(f"This run was dry, and removed nothing: {facts.get('mode_reason')}.")
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)

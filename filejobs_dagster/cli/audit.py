@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from filejobs_dagster.audit.append import COLLECTORS_CHAIN
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.lazy import help_when_alone
-from filejobs_dagster.cli.output import console, print_error, print_json, print_table
-from filejobs_dagster.cli.who import who
-from filejobs_dagster.cli.words import instant
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.cli.terminal import (
+    Invocation,
+    console,
+    instant,
+    moment,
+    operator_name,
+    print_error,
+    print_json,
+    print_table,
+)
+from filejobs_dagster.text import display_key, sanitize
 
 if TYPE_CHECKING:
-    from filejobs_dagster.audit.history import FileEvent
+    from collections.abc import Callable, Iterator, Mapping
+
+    from filejobs_dagster.audit.append import FileEvent
 
 app = typer.Typer(
     help="Looks into the audit chains, and keeps parts of them from being trimmed.",
@@ -80,7 +88,7 @@ def show(
       0   shown
       1   no event names the file, or it could not be read
     """
-    from filejobs_dagster.audit.history import events_of_file  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.audit.append import events_of_file  # noqa: PLC0415 (--help stays fast)
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
 
     settings = Invocation.of(context).require()
@@ -97,10 +105,8 @@ def show(
             f"No event names {file!r}. It may never have been told of, or have been trimmed; an "
             "archive of trimmed events is not looked into."
         )
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     if output is Format.TABLE:
-        from filejobs_dagster.cli.audit_words import told  # noqa: PLC0415
-
         out = console()
         for event in events:
             for line in told(event):
@@ -145,7 +151,7 @@ def keygen(
       0   printed
       1   no key can have this name
     """
-    from filejobs_dagster.audit.keys import UnusableKey, generate, private_text  # noqa: PLC0415
+    from filejobs_dagster.audit.note import UnusableKey, generate, private_text  # noqa: PLC0415
 
     try:
         signer = generate(name)
@@ -189,10 +195,10 @@ def restore(
       0   acknowledged
       1   refused, with the code; nothing was written
     """
-    from filejobs_dagster.audit.keys import UnusableKey  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.audit.note import UnusableKey  # noqa: PLC0415 (--help stays fast)
     from filejobs_dagster.audit.pins.store import Equivocation, PinStoreUnusable  # noqa: PLC0415
-    from filejobs_dagster.audit.refused import RestoreRefused  # noqa: PLC0415
     from filejobs_dagster.audit.restore import acknowledge_restore  # noqa: PLC0415
+    from filejobs_dagster.audit.session import RestoreRefused  # noqa: PLC0415
     from filejobs_dagster.jobs.audit_setup import seal_policy  # noqa: PLC0415
     from filejobs_dagster.objects.errors import BucketUnavailable  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
@@ -206,7 +212,7 @@ def restore(
         policy = seal_policy(settings)
         with database.connect("audit restore") as connection:
             row = acknowledge_restore(
-                database, connection, chain, policy, actor=who(), reason=reason
+                database, connection, chain, policy, actor=operator_name(), reason=reason
             )
     except (
         RestoreRefused, Equivocation, PinStoreUnusable, BucketUnavailable, UnusableKey,
@@ -344,7 +350,12 @@ def set_(
             database.transaction(connection) as cursor,
         ):
             made = set_hold(
-                cursor, chain=chain, actor=who(), reason=reason, file_id=file, from_seq=from_seq
+                cursor,
+                chain=chain,
+                actor=operator_name(),
+                reason=reason,
+                file_id=file,
+                from_seq=from_seq,
             )
     except HoldRefused as error:
         _refuse(str(error), invocation)
@@ -375,7 +386,7 @@ def release(
             database.connect("audit hold") as connection,
             database.transaction(connection) as cursor,
         ):
-            release_hold(cursor, hold_id=hold_id, actor=who())
+            release_hold(cursor, hold_id=hold_id, actor=operator_name())
     except HoldRefused as error:
         _refuse(str(error), invocation)
     typer.echo(f"released {hold_id}")
@@ -433,4 +444,116 @@ def list_(
 
 def _refuse(reason: str, invocation: Invocation | None = None) -> NoReturn:
     print_error(sanitize(reason, known=() if invocation is None else invocation.secrets))
-    raise typer.Exit(exits.FAILED) from None
+    raise typer.Exit(terminal.FAILED) from None
+
+
+# Events of the audit chains as sentences.
+
+RESTORE_INTENT = "objects.restore.intent"
+
+LONGEST = 10_000
+"""Characters of a line; the JSON has all."""
+
+
+def told(event: FileEvent) -> Iterator[str]:
+    """One event: when, where, what happened, and what covers it.
+
+    An application writes its own words into its events: they must not look like another line.
+    """
+    happened = display_key(f"{event.chain} {event.seq}  {in_words(event)}", LONGEST)
+    yield f"{moment(event.recorded_at)}  {happened}"
+    yield f"    {covered(event)}"
+
+
+def covered(event: FileEvent) -> str:
+    """Which seal and which pin cover an event, as the database remembers them."""
+    if event.seal_no is None:
+        return "not sealed yet: unprotected"
+    sealed = f"covered by seal {event.seal_no} of {moment(event.sealed_at)}"
+    if event.pin is None:
+        return f"{sealed}, of which no pin is known here: unprotected"
+    return f"{sealed}, pinned at {moment(event.pinned_at)} as {event.pin}"
+
+
+def in_words(event: FileEvent) -> str:
+    """What happened; an event of a kind that is not known here is told by its fields."""
+    tell = _KINDS.get(event.kind)
+    return _fields(event) if tell is None else tell(event.body)
+
+
+def _fields(event: FileEvent) -> str:
+    kind = event.kind or "an event that does not say its kind"
+    rest = ", ".join(
+        f"{name}: {value}"
+        for name, value in event.body.items()
+        if name != "kind" and isinstance(value, str | int)
+    )
+    return f"{kind} ({rest})" if rest else kind
+
+
+def _collected(body: Mapping[str, Any]) -> str:
+    return (
+        f"{body.get('job')} removed the reservation of {body.get('storage_key')!r}, which had "
+        f"expired at {body.get('upload_expires_at')} (run {body.get('run_id')})"
+    )
+
+
+def _intent(body: Mapping[str, Any]) -> str:
+    what = "bring back" if body.get("kind") == RESTORE_INTENT else "delete"
+    return (
+        f"{body.get('job')} was about to {what} {_keys(body.get('keys'))} in bucket "
+        f"{body.get('bucket')} (run {body.get('run_id')}, batch {body.get('batch')})"
+    )
+
+
+_FATES = (
+    "deleted",
+    "marked",
+    "quarantined",
+    "restored",
+    "already_gone",
+    "never_arrived",
+    "kept",
+    "failed",
+    "left",
+)
+
+
+def _result(body: Mapping[str, Any]) -> str:
+    said = [f"{name.replace('_', ' ')}: {_amount(body[name])}" for name in _FATES if body.get(name)]
+    return (
+        f"storage answered to batch {body.get('batch')} of run {body.get('run_id')}: "
+        f"{', '.join(said) or 'nothing was done'}"
+    )
+
+
+def _hold_set(body: Mapping[str, Any]) -> str:
+    return (
+        f"{body.get('by')} set hold {body.get('hold_id')} from event {body.get('from_seq')} on: "
+        f"{body.get('reason')}"
+    )
+
+
+def _hold_released(body: Mapping[str, Any]) -> str:
+    return f"{body.get('by')} released hold {body.get('hold_id')}"
+
+
+def _keys(keys: Any) -> str:
+    if isinstance(keys, list) and len(keys) == 1:
+        return repr(keys[0])
+    return f"{len(keys):,} objects" if isinstance(keys, list) else "objects"
+
+
+def _amount(value: Any) -> str:
+    return f"{len(value):,}" if isinstance(value, list | dict) else str(value)
+
+
+_KINDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "upload_reservation.collected": _collected,
+    "objects.delete.intent": _intent,
+    "objects.delete.result": _result,
+    RESTORE_INTENT: _intent,
+    "objects.restore.result": _result,
+    "audit.hold.set": _hold_set,
+    "audit.hold.released": _hold_released,
+}

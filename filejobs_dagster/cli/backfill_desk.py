@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from filejobs_dagster.cli import backfill_words as words
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.output import console, print_error, print_table
-from filejobs_dagster.cli.who import who
+from filejobs_dagster.cli import backfill as words
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import console, operator_name, print_error, print_table
 from filejobs_dagster.door.hold import hold_before
 from filejobs_dagster.ledger.swept_days import done_by_backfills, swept_days
 from filejobs_dagster.orchestration import tags
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from filejobs_dagster.ledger.outcome import Mode
     from filejobs_dagster.ledger.swept_days import SweptDays
-    from filejobs_dagster.ledger.words import Mode
     from filejobs_dagster.orchestration.launching import Backfill
     from filejobs_dagster.settings import Settings
 
@@ -53,7 +52,7 @@ SHOWN = 20
 def refuse(text: str) -> NoReturn:
     """Say why nothing is started, and exit with 1."""
     print_error(text)
-    raise typer.Exit(exits.FAILED)
+    raise typer.Exit(terminal.FAILED)
 
 
 def refuse_mode(settings: Settings, job: str, mode: Mode) -> None:
@@ -98,7 +97,7 @@ class Desk:
     def cancel(self, backfill_id: str) -> None:
         """Ask the daemon to cancel what is left of a backfill."""
         found = self._named(backfill_id)
-        if not cancel_backfill(self._instance, found, who()):
+        if not cancel_backfill(self._instance, found, operator_name()):
             refuse(f"{backfill_id} is {found.state} already; there is nothing to cancel.")
         typer.echo(
             f"Asked to cancel {backfill_id}. The daemon takes its queued runs out, and the one at "
@@ -194,7 +193,7 @@ class Desk:
                     place,
                     job,
                     days,
-                    {tags.MODE: mode, tags.STARTED_BY: who()},
+                    {tags.MODE: mode, tags.STARTED_BY: operator_name()},
                     title=f"{job}, {mode}: {words.ranges(days)}",
                     resumes=resumes,
                 )

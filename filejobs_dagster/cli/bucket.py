@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.table import Table
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.lazy import help_when_alone
-from filejobs_dagster.cli.output import console, print_error, print_json, print_table
-from filejobs_dagster.cli.who import who
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.cli.terminal import (
+    Invocation,
+    console,
+    operator_name,
+    print_error,
+    print_json,
+    print_table,
+)
 from filejobs_dagster.runbook import of_refusal
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
-    from filejobs_dagster.door.adoption import Adopted, Inspection, Place
+    from filejobs_dagster.door.adoption import Adopted, AdoptionTarget, Inspection
     from filejobs_dagster.door.marker import Marker
     from filejobs_dagster.settings import Settings
 
@@ -92,8 +97,10 @@ def adopt(
     """
     from filejobs_dagster.door.adoption import adopt as write  # noqa: PLC0415 (--help is fast)
     from filejobs_dagster.door.databases import take_over  # noqa: PLC0415
-    from filejobs_dagster.door.guard import Refusal  # noqa: PLC0415
-    from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
+    from filejobs_dagster.door.guard import (  # noqa: PLC0415
+        AdoptionRefused,
+        Refusal,
+    )
 
     _require_reason(again=again, reason=reason)
     invocation = Invocation.of(context)
@@ -101,21 +108,21 @@ def adopt(
     entry = chosen_entry(settings, bucket)
     with opened_place(settings, entry, invocation) as place:
         try:
-            adopted = write(place, by=who(), again=reason if again else None)
+            adopted = write(place, by=operator_name(), again=reason if again else None)
             _tell(place, adopted)
             theirs = take_over(
                 settings,
                 entry,
                 place.database,
                 place.connection,
-                by=who(),
+                by=operator_name(),
                 again=reason if again else None,
             )
         except (AdoptionRefused, Refusal) as error:
             print_error(sanitize(str(error), known=invocation.secrets))
             print_error(_how_far(place))
             print_error(f"See {error.see or of_refusal('databases')}")
-            raise typer.Exit(exits.FAILED) from None
+            raise typer.Exit(terminal.FAILED) from None
     for line in theirs:
         typer.echo(f"Your own database: {line}.")
 
@@ -141,7 +148,7 @@ def inspect(
       1   they do not, or could not be asked
     """
     from filejobs_dagster.door import adoption  # noqa: PLC0415 (--help stays fast)
-    from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
+    from filejobs_dagster.door.guard import AdoptionRefused  # noqa: PLC0415
 
     invocation = Invocation.of(context)
     settings = invocation.require()
@@ -179,7 +186,7 @@ def inspect(
     else:
         _print(place, rows, refusal, found.others)
     if refusal:
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 @app.command("policy")
@@ -220,7 +227,7 @@ def print_policy(
     print_json(policy(settings, chosen_entry(settings, bucket), principal, dry=dry))
 
 
-def _tell(place: Place, adopted: Adopted) -> None:
+def _tell(place: AdoptionTarget, adopted: Adopted) -> None:
     marker = adopted.marker
     environment = marker.environment or "none"
     typer.echo(
@@ -256,9 +263,11 @@ def chosen_entry(settings: Settings, asked: str | None) -> str:
 
 
 @contextmanager
-def opened_place(settings: Settings, entry: str, invocation: Invocation) -> Iterator[Place]:
+def opened_place(
+    settings: Settings, entry: str, invocation: Invocation
+) -> Iterator[AdoptionTarget]:
     """A bucket and the database, opened for a command."""
-    from filejobs_dagster.door.adoption import Place  # noqa: PLC0415 (--help stays fast)
+    from filejobs_dagster.door.adoption import AdoptionTarget  # noqa: PLC0415 (--help stays fast)
     from filejobs_dagster.objects.client import BucketUnavailable, make_client  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
 
@@ -269,10 +278,10 @@ def opened_place(settings: Settings, entry: str, invocation: Invocation) -> Iter
         _refuse(error, invocation)
     database = Database.of(settings.database)
     with database.connect("bucket") as connection:
-        yield Place.of(settings, bucket, client, database, connection)
+        yield AdoptionTarget.of(settings, bucket, client, database, connection)
 
 
-def _how_far(place: Place) -> str:
+def _how_far(place: AdoptionTarget) -> str:
     """What stands after an adoption that did not come to its end; calling again is always safe."""
     from filejobs_dagster.door.adoption import inspect as look  # noqa: PLC0415 (boto3)
 
@@ -290,10 +299,10 @@ def _how_far(place: Place) -> str:
 
 def _refuse(error: Exception, invocation: Invocation) -> NoReturn:
     print_error(sanitize(str(error), known=invocation.secrets))
-    raise typer.Exit(exits.FAILED) from None
+    raise typer.Exit(terminal.FAILED) from None
 
 
-def _rows(place: Place, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
+def _rows(place: AdoptionTarget, found: Inspection) -> list[tuple[str, Any, Any, Any]]:
     """Name, and what the bucket, the database and the settings say; None for nothing."""
     from filejobs_dagster.door.server import NOT_TRIED  # noqa: PLC0415 (boto3)
 
@@ -343,7 +352,7 @@ def _owns(prefixes: tuple[str, ...] | None) -> str:
 
 
 def _print(
-    place: Place,
+    place: AdoptionTarget,
     rows: list[tuple[str, Any, Any, Any]],
     refusal: str | None,
     others: tuple[Marker, ...],

@@ -51,10 +51,13 @@ def demo(
       0 everything ran and was checked, 1 a step failed: the message says what was tried, what was
       found and what to do, and the servers were stopped; the logs stay in the folder
     """
-    from filejobs_dagster.demo.failure import DemoFailed  # noqa: PLC0415 (only this command)
     from filejobs_dagster.demo.feature import SMALL, USUAL  # noqa: PLC0415
     from filejobs_dagster.demo.place import DemoPlace  # noqa: PLC0415
-    from filejobs_dagster.demo.screen import ending_like_ctrl_c, screen  # noqa: PLC0415
+    from filejobs_dagster.demo.screen import (  # noqa: PLC0415
+        DemoFailed,
+        ending_like_ctrl_c,
+        screen,
+    )
     from filejobs_dagster.demo.story import run_demo, stop_everything  # noqa: PLC0415
 
     place = DemoPlace.at(home)
@@ -71,4 +74,50 @@ def demo(
             run_demo(place, console, SMALL if small else USUAL)
     except DemoFailed as error:
         sys.stderr.write(f"The demo failed.\n{error}\n")
+        raise typer.Exit(1) from None
+
+
+# `filejobs dev`: the web UI and the daemon on the demo's data.
+
+
+def dev(
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, help="The web UI's port.")
+    ] = 3000,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            help="The address to listen on. Anything but loopback opens a web UI without "
+            "authentication to others.",
+        ),
+    ] = "127.0.0.1",
+    home: Home = HOME,
+) -> None:
+    """Open the web UI on the demo's data; Ctrl-C stops it.
+
+    Starts Dagster's webserver and daemon on the instance that `filejobs demo` has left, schedules
+    and sensors included. Without a demo it starts the servers and loads the data itself first, and
+    ends them with itself; no collector has run then.
+
+    [bold]Examples[/bold]
+      filejobs dev
+      filejobs dev --port 3001
+
+    [bold]Exit codes[/bold]
+      0 stopped by Ctrl-C or SIGTERM, 1 the port is taken or a process ended by itself
+    """
+    from filejobs_dagster.demo.place import DemoPlace  # noqa: PLC0415
+    from filejobs_dagster.demo.screen import (  # noqa: PLC0415
+        DemoFailed,
+        ending_like_ctrl_c,
+        screen,
+    )
+    from filejobs_dagster.demo.serving import serve  # noqa: PLC0415
+
+    try:
+        with ending_like_ctrl_c():
+            serve(DemoPlace.at(home), screen(), host=host, port=port)
+    except DemoFailed as error:
+        sys.stderr.write(f"The web UI cannot run.\n{error}\n")
         raise typer.Exit(1) from None

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import console, print_json
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,7 +91,7 @@ def doctor(
             _print(out, finding)
         _print_sum(out, found)
     if _failures(found):
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _print(out: Console, finding: Finding) -> None:

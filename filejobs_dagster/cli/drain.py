@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from filejobs_dagster.cli import exits
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.instance import opened_instance
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
-from filejobs_dagster.cli.who import who
-from filejobs_dagster.settings.durations import parse_duration
+from filejobs_dagster.cli.terminal import Invocation, operator_name, print_error
+from filejobs_dagster.settings.values import parse_duration
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -78,7 +76,7 @@ def drain(
 def _drain(instance: dg.DagsterInstance, longest: timedelta, command: list[str]) -> None:
     from filejobs_dagster.orchestration import draining  # noqa: PLC0415 (imports Dagster)
 
-    held = draining.pause(instance, who())
+    held = draining.pause(instance, operator_name())
     if not draining.holds(instance):
         draining.resume(instance)
         print_error(
@@ -87,12 +85,12 @@ def _drain(instance: dg.DagsterInstance, longest: timedelta, command: list[str])
             "has it, and nothing under `concurrency: runs:`; restart daemon and webserver, and "
             "call this again. Nothing was done."
         )
-        raise typer.Exit(exits.FAILED)
-    code = exits.FAILED
+        raise typer.Exit(terminal.FAILED)
+    code = terminal.FAILED
     try:
         typer.echo(f"From now on {held}.")
         if _wait(instance, longest):
-            code = exits.OK
+            code = terminal.OK
             if command:
                 code = subprocess.run(command, check=False).returncode
     finally:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from filejobs_dagster.cli.invocation import Invocation
 from filejobs_dagster.cli.migrate import owners_url
-from filejobs_dagster.cli.output import one_line, print_json
+from filejobs_dagster.cli.terminal import Invocation, one_line, print_json
 from filejobs_dagster.doctor.rights import (
     Right,
     asked_of,
@@ -20,13 +19,13 @@ from filejobs_dagster.doctor.rights import (
     statements,
     their_rights,
 )
-from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings import Settings
-    from filejobs_dagster.settings.job import Asked
+    from filejobs_dagster.settings.section import Asked
 
 
 class For(str, Enum):

@@ -13,9 +13,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation, problems_text
-from filejobs_dagster.cli.output import one_line, print_error
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, one_line, print_error, problems_text
 
 DATABASE_VARIABLE = "FILEJOBS_DATABASE_URL"
 KEYS = {"access_key_id": "FILEJOBS_S3_ACCESS_KEY_ID",
@@ -153,7 +152,7 @@ def init(  # noqa: PLR0917 (each is an option)
     place = path or invocation.config or Path(os.environ.get("FILEJOBS_CONFIG") or "filejobs.yaml")
     if place.exists() and not force:
         print_error(f"{place} is there already, and nothing was written. --force replaces it.")
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     answers = Answers(
         Journey(_said("--journey", journey and journey.value, "own-tables, orphans or files")),
         endpoint_url=endpoint_url,
@@ -311,4 +310,4 @@ def _require_right(text: str, place: Path) -> None:
     if loaded.settings is None:
         print_error(f"{problems_text(loaded)}\nNothing was written: give other flags, or mend the "
                     "scan's proposal.")  # fmt: skip
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.mirror import HOME_VARIABLE
-from filejobs_dagster.cli.output import print_error
-from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.cli.terminal import Invocation, print_error
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -37,7 +36,7 @@ def opened_instance(invocation: Invocation, needed_for: str) -> Iterator[dg.Dags
             f"{HOME_VARIABLE} is not set, and {needed_for}. Set it to the absolute path of the "
             "directory with dagster.yaml, as the daemon has it. Nothing was done."
         )
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     with quiet(), _opened(invocation) as instance:
         yield instance
 
@@ -81,7 +80,7 @@ def _opened(invocation: Invocation) -> Iterator[dg.DagsterInstance]:
             "the absolute path of the directory with dagster.yaml, and that the storage that "
             "it names answers; `filejobs doctor` looks closer. Nothing was done."
         )
-        raise typer.Exit(exits.FAILED) from error
+        raise typer.Exit(terminal.FAILED) from error
     with opened as instance:
         yield instance
 

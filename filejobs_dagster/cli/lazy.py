@@ -18,9 +18,8 @@ import typer
 import typer.core
 import typer.main
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, print_error
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -78,25 +77,25 @@ def _code_of(go: Any, invocation: Invocation) -> int:
         return _misused(error)
     except (KeyboardInterrupt, typer.Abort):
         print_error("Interrupted.")
-        return exits.INTERRUPTED
+        return terminal.INTERRUPTED
     except BrokenPipeError:
         # Whoever read this has seen enough. Python would complain once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.FAILED
+        return terminal.FAILED
     except Exception as error:  # noqa: BLE001 (the last line of defence: every error is told)
-        from filejobs_dagster.cli.failures import failure_of  # noqa: PLC0415 (needs the database)
+        from filejobs_dagster.cli.terminal import failure_of  # noqa: PLC0415 (needs the database)
 
         failure = failure_of(error, invocation.secrets)
         print_error(failure.text)
         return failure.exit_code
-    return code if isinstance(code, int) else exits.OK
+    return code if isinstance(code, int) else terminal.OK
 
 
 def _misused(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "filejobs"
     print_error(f"{command}: {error.format_message()}\n`{command} --help` explains the command.")
-    return exits.USAGE
+    return terminal.USAGE
 
 
 def _with_habits(command: Any) -> None:
@@ -157,4 +156,4 @@ def help_when_alone(context: typer.Context) -> None:
     """Show the help of a group that was called without a command, and exit with 64."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), nl=False)
-        raise typer.Exit(exits.USAGE)
+        raise typer.Exit(terminal.USAGE)

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from filejobs_dagster.cli.invocation import Invocation
 from filejobs_dagster.cli.lazy import LazyGroup, help_when_alone
+from filejobs_dagster.cli.terminal import Invocation
 
 
 class Commands(LazyGroup):
@@ -19,7 +19,7 @@ class Commands(LazyGroup):
 
     places: ClassVar[Mapping[str, str]] = {
         "demo": "filejobs_dagster.cli.demo:demo",
-        "dev": "filejobs_dagster.cli.dev:dev",
+        "dev": "filejobs_dagster.cli.demo:dev",
         "prove": "filejobs_dagster.cli.prove:prove",
         "scan": "filejobs_dagster.cli.scan:scan",
         "init": "filejobs_dagster.cli.init:init",
@@ -31,15 +31,15 @@ class Commands(LazyGroup):
         "verify": "filejobs_dagster.cli.verify:verify",
         "audit": "filejobs_dagster.cli.audit:app",
         "run": "filejobs_dagster.cli.run:run",
-        "open": "filejobs_dagster.cli.web_address:open_run",
+        "open": "filejobs_dagster.cli.run:open_run",
         "status": "filejobs_dagster.cli.status:status",
-        "runs": "filejobs_dagster.cli.runs:runs",
+        "runs": "filejobs_dagster.cli.run:runs",
         "retention": "filejobs_dagster.cli.retention:retention",
         "hold": "filejobs_dagster.cli.hold:hold",
         "release": "filejobs_dagster.cli.hold:release",
         "restore": "filejobs_dagster.cli.restore:restore",
-        "mute": "filejobs_dagster.cli.mute:mute",
-        "unmute": "filejobs_dagster.cli.mute:unmute",
+        "mute": "filejobs_dagster.cli.hold:mute",
+        "unmute": "filejobs_dagster.cli.hold:unmute",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
         "drain": "filejobs_dagster.cli.drain:drain",
         "uploads": "filejobs_dagster.cli.uploads:app",

@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, print_error
 
 
 def metrics(
@@ -72,8 +71,10 @@ def _address(listen: str) -> tuple[str, int]:
 
 
 def _serve(config: Path | None, host: str, port: int) -> None:
-    from filejobs_dagster.metrics.reading import read  # noqa: PLC0415 (--help works without it)
-    from filejobs_dagster.metrics.serving import serve  # noqa: PLC0415
+    from filejobs_dagster.metrics.exposition import (  # noqa: PLC0415
+        read,
+        serve,
+    )
 
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,7 +86,7 @@ def _serve(config: Path | None, host: str, port: int) -> None:
             f"Nobody can listen at {host}:{port} ({error.strerror or type(error).__name__}). Name "
             "an address of this machine and a port that is free."
         )
-        raise typer.Exit(exits.FAILED) from None
+        raise typer.Exit(terminal.FAILED) from None
     typer.echo(f"Metrics at http://{host}:{server.server_port}/metrics")
     sys.stdout.flush()
     ended.wait()
@@ -95,9 +96,11 @@ def _serve(config: Path | None, host: str, port: int) -> None:
 
 
 def _write(config: Path | None, textfile: Path | None) -> None:
-    from filejobs_dagster.metrics.exposition import text_of  # noqa: PLC0415 (see _serve)
-    from filejobs_dagster.metrics.reading import read  # noqa: PLC0415
-    from filejobs_dagster.metrics.textfile import write_textfile  # noqa: PLC0415
+    from filejobs_dagster.metrics.exposition import (  # noqa: PLC0415
+        read,
+        text_of,
+        write_textfile,
+    )
 
     reading = read(config)
     text = text_of(reading)
@@ -111,7 +114,7 @@ def _write(config: Path | None, textfile: Path | None) -> None:
                 f"{textfile} cannot be written ({error.strerror or type(error).__name__}). Its "
                 "directory must exist and be writable: the file is replaced as a whole."
             )
-            raise typer.Exit(exits.FAILED) from None
+            raise typer.Exit(terminal.FAILED) from None
     if reading.trouble is not None:
         print_error(reading.trouble)
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from psycopg.conninfo import make_conninfo
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, print_error
 from filejobs_dagster.postgres import migrate as migrations
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.inventory import changes
@@ -98,7 +97,7 @@ def _require_unchanged(database: Database) -> None:
             + "".join(f"\n- {change}" for change in found)
             + "\nLive runs are refused meanwhile. Find out who changed it, and mend it."
         )
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _database(invocation: Invocation, variable: str | None, schema: str | None) -> Database:

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import psycopg
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.failures import expected_failure
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error, print_json
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, expected_failure, print_error, print_json
 from filejobs_dagster.ledger.mirror import FinishedRun, OpenRun, open_runs
 from filejobs_dagster.ledger.mirror import mirror as record
-from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     from filejobs_dagster.orchestration.reconcile import Reconciled
@@ -73,7 +71,7 @@ def mirror(
     else:
         _tell(recorded, ended, failed)
     if failed:
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _with_dagster(
@@ -109,7 +107,7 @@ def _reconcile(settings: Settings, invocation: Invocation) -> Reconciled:
             "absolute path of the directory with dagster.yaml, and that the storage it names "
             "answers; `filejobs doctor` looks closer. Nothing was lost."
         )
-        raise typer.Exit(exits.FAILED) from error
+        raise typer.Exit(terminal.FAILED) from error
 
 
 def _without_dagster(

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import console, print_error, print_json
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, console, print_error, print_json
 
 if TYPE_CHECKING:
     from filejobs_dagster.prove.evidence import Claim
@@ -84,7 +83,7 @@ def prove(
         return
     url = _url(Invocation.of(context), database_url_env)
     if not _try(claims, url, output).held:
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _chosen(claims: list[Claim], names: list[str] | None) -> list[Claim]:
@@ -125,20 +124,20 @@ def _url(invocation: Invocation, variable: str | None) -> str | None:
 
 def _try(claims: list[Claim], url: str | None, output: Format) -> Summary:
     from filejobs_dagster.embedded.postgres import EmbeddedPostgresError  # noqa: PLC0415
-    from filejobs_dagster.ledger.sanitize import sanitize  # noqa: PLC0415
     from filejobs_dagster.prove.stage import SchemaLeftBehind, StageUnavailable  # noqa: PLC0415
+    from filejobs_dagster.text import sanitize  # noqa: PLC0415
 
     try:
         with _ended_politely():
             return _print_as_found(claims, url, output)
     except (StageUnavailable, SchemaLeftBehind, EmbeddedPostgresError) as error:
         print_error(sanitize(str(error), known=[] if url is None else [url]))
-        raise typer.Exit(exits.FAILED) from None
+        raise typer.Exit(terminal.FAILED) from None
 
 
 def _print_as_found(claims: list[Claim], url: str | None, output: Format) -> Summary:
     from filejobs_dagster.prove import report  # noqa: PLC0415 (--help stays light)
-    from filejobs_dagster.prove.prover import prove as findings_of  # noqa: PLC0415
+    from filejobs_dagster.prove.report import prove as findings_of  # noqa: PLC0415
     from filejobs_dagster.prove.stage import open_stage  # noqa: PLC0415
 
     out, begun, findings = console(), time.monotonic(), []

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import psycopg
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
-from filejobs_dagster.cli.words import job_named
-from filejobs_dagster.ledger.sanitize import sanitize_exception
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, job_named, print_error
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
@@ -63,7 +61,7 @@ def record(
 
     if not isinstance(settings.jobs.get(name), WatchedReportsSettings):
         print_error(f"{name} does not stand under `own_jobs:` with reports: true. Nothing was run.")
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     # Told to end, the command ends first, and its record says so.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     raise typer.Exit(_Recorded(settings, invocation.secrets, name, command).run())
@@ -83,12 +81,12 @@ class _Recorded:
         from filejobs_dagster.jobs.context import JobFailed  # noqa: PLC0415 (psycopg)
         from filejobs_dagster.jobs.lifecycle import (  # noqa: PLC0415 (the same)
             NotRecorded,
-            Ticket,
-            conduct,
+            RunSpec,
+            run_job,
         )
+        from filejobs_dagster.ledger.outcome import Trigger  # noqa: PLC0415
         from filejobs_dagster.ledger.progress import GivenUp, RunIdentity  # noqa: PLC0415
         from filejobs_dagster.ledger.reports import record as write  # noqa: PLC0415
-        from filejobs_dagster.ledger.words import Trigger  # noqa: PLC0415
         from filejobs_dagster.orchestration.tags import holder  # noqa: PLC0415
         from filejobs_dagster.postgres.connect import (  # noqa: PLC0415
             Database,
@@ -104,10 +102,10 @@ class _Recorded:
             trigger=Trigger("cli"),
             holder=holder(),
         )
-        ticket = Ticket(identity, known_secrets=self._secrets, settings=self._settings.digest)
+        run_spec = RunSpec(identity, known_secrets=self._secrets, settings=self._settings.digest)
         log = logging.getLogger("filejobs.record")
         try:
-            outcome = conduct(ticket, database, self._work, log, door=None)
+            outcome = run_job(run_spec, database, self._work, log, door=None)
             if self._code is None:
                 print_error(outcome.error or "The command was not started.")
         except (psycopg.Error, DatabaseUnavailable, NotRecorded, GivenUp) as error:
@@ -124,7 +122,7 @@ class _Recorded:
         except (psycopg.Error, DatabaseUnavailable):
             print_error(f"{self._job}: `filejobs mirror` or the daemon writes the record later.")
         if self._code is None:
-            return exits.FAILED
+            return terminal.FAILED
         return self._code if self._code >= 0 else 128 - self._code
 
     def _work(self, context: RunContext) -> Outcome:
@@ -142,5 +140,5 @@ class _Recorded:
 
         with tempfile.TemporaryDirectory(prefix="filejobs-record-") as folder:
             code, _ = run_command(self._command, os.environ, Path(folder), quiet=False)
-        self._code = code if code is not None else exits.FAILED
+        self._code = code if code is not None else terminal.FAILED
         return self._code

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from filejobs_dagster.cli import exits
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.bucket import Format, chosen_entry, opened_place
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error, print_json
-from filejobs_dagster.cli.who import who
-from filejobs_dagster.ledger.sanitize import display_key, sanitize
+from filejobs_dagster.cli.terminal import Invocation, operator_name, print_error, print_json
+from filejobs_dagster.text import display_key, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from filejobs_dagster.door.adoption import Place
+    from filejobs_dagster.door.adoption import AdoptionTarget
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.objects.quarantine import Copy, Return
     from filejobs_dagster.postgres.locks import Lease
@@ -162,13 +160,13 @@ def restore(
             told = Restoring(settings, entry, place, live=live, limit=limit).run(wanted)
         except _refusals() as error:
             print_error(sanitize(str(error), known=invocation.secrets))
-            raise typer.Exit(exits.FAILED) from None
+            raise typer.Exit(terminal.FAILED) from None
     if output is Format.JSON:
         print_json(told)
     else:
         _print(told, live=live)
     if told["failed"] or (wanted.keys and told["nowhere"]):
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 class Refused(Exception):
@@ -179,7 +177,7 @@ class Restoring:
     """One restore of one bucket."""
 
     def __init__(
-        self, settings: Settings, entry: str, place: Place, *, live: bool, limit: int
+        self, settings: Settings, entry: str, place: AdoptionTarget, *, live: bool, limit: int
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -319,15 +317,14 @@ class Restoring:
         shown += [key for key, _ in back][: SHOWN - len(shown)]
 
     def _bring_back(self, some: Sequence[Found], lease: Lease) -> None:
-        from filejobs_dagster.jobs.storage_orphans.keys_in_lists import (  # noqa: PLC0415
-            named,
-            reasons,
-        )
+        from filejobs_dagster.jobs.storage_orphans.review import named, reasons  # noqa: PLC0415
 
         self._batch += 1
         lease.prove()
         self._write(
-            "objects.restore.intent", by=who(), **named("keys", _bytes(it.key for it in some))
+            "objects.restore.intent",
+            by=operator_name(),
+            **named("keys", _bytes(it.key for it in some)),
         )
         gate = self._gate()
         ends: list[Return] = gate.bring_back([it.copy for it in some if it.copy is not None])
@@ -417,8 +414,10 @@ def _refusals() -> tuple[type[Exception], ...]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     from filejobs_dagster.book.outcomes import DeletionStopped  # noqa: PLC0415
-    from filejobs_dagster.door.guard import Refusal  # noqa: PLC0415
-    from filejobs_dagster.door.refusals import AdoptionRefused  # noqa: PLC0415
+    from filejobs_dagster.door.guard import (  # noqa: PLC0415
+        AdoptionRefused,
+        Refusal,
+    )
     from filejobs_dagster.postgres.locks import LeaseLost  # noqa: PLC0415
 
     return (
@@ -443,8 +442,8 @@ def _wanted(keys: Sequence[str], run: str | None, since: str | None) -> Wanted:
 
 def _keys_in(body: str) -> Iterator[str]:
     """The keys of an intent; those that are no text were never an object's."""
-    from filejobs_dagster.audit.own_events import read_body  # noqa: PLC0415
-    from filejobs_dagster.jobs.storage_orphans.keys_in_lists import unescape_key  # noqa: PLC0415
+    from filejobs_dagster.audit.append import read_body  # noqa: PLC0415
+    from filejobs_dagster.jobs.storage_orphans.review import unescape_key  # noqa: PLC0415
 
     event = read_body(body)
     yield from (key for key in event.get("keys", ()) if isinstance(key, str))
@@ -460,7 +459,7 @@ def _insert(body: str, recorded_at: datetime) -> str:
     """The SQL that would bring a row back; nobody runs it here."""
     from psycopg import sql  # noqa: PLC0415
 
-    from filejobs_dagster.audit.own_events import read_body  # noqa: PLC0415
+    from filejobs_dagster.audit.append import read_body  # noqa: PLC0415
 
     event = read_body(body)
     columns = sql.SQL(", ").join(map(sql.Identifier, json.loads(event["row"])))

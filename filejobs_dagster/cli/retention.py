@@ -11,18 +11,26 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import console, one_line, print_error, print_json, print_table
-from filejobs_dagster.cli.words import NOTHING, instant, moment
-from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.settings.durations import format_duration
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import (
+    NOTHING,
+    Invocation,
+    console,
+    instant,
+    moment,
+    one_line,
+    print_error,
+    print_json,
+    print_table,
+)
+from filejobs_dagster.settings.values import format_duration
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from filejobs_dagster.jobs.table_retention.policy import Examined
+    from filejobs_dagster.jobs.table_retention.retention import Examined
 
 
 class Format(str, Enum):
@@ -71,17 +79,19 @@ def retention(
           does not answer
       64  called wrongly
     """
-    from filejobs_dagster.jobs.table_retention.policy import examined  # noqa: PLC0415
+    from filejobs_dagster.jobs.table_retention.retention import examined  # noqa: PLC0415
     from filejobs_dagster.jobs.table_retention.settings import JOB, TableRetentionSettings  # noqa: PLC0415
-    from filejobs_dagster.postgres.clock import database_now  # noqa: PLC0415
-    from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import (  # noqa: PLC0415
+        Database,
+        database_now,
+    )
 
     invocation = Invocation.of(context)
     settings = invocation.require()
     job = settings.jobs.get(JOB)
     if not isinstance(job, TableRetentionSettings):
         print_error("table_retention does not stand under `jobs:`; there are no rules to print.")
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     database = Database.of(settings.database)
     with database.connect("retention") as connection:
         with database.transaction(connection, read_only=True) as cursor:
@@ -94,7 +104,7 @@ def retention(
     else:
         _print(found, now, invocation.secrets)
     if any(one.refused or one.missing for one in found):
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _due(one: Examined) -> str:

@@ -16,9 +16,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import console, print_error, print_json, print_table
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import Invocation, console, print_error, print_json, print_table
 from filejobs_dagster.scan.page import (
     headline,
     how,
@@ -195,7 +194,7 @@ def scan(  # noqa: PLR0917 (each is an option)
             typer.echo(f"The page is in {html}.")
     if found.stopped:
         print_error(found.stopped)
-        raise typer.Exit(exits.INTERRUPTED)
+        raise typer.Exit(terminal.INTERRUPTED)
 
 
 def _print(out: Console, found: Scan) -> None:

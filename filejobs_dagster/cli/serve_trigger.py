@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from filejobs_dagster.cli import exits
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.instance import opened_instance
-from filejobs_dagster.cli.invocation import Invocation
-from filejobs_dagster.cli.output import print_error
-from filejobs_dagster.trigger.addresses import is_loopback
+from filejobs_dagster.cli.terminal import Invocation, print_error
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings import Settings, TriggerSettings
+
+# Which addresses only this machine can reach.
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is reachable from this machine alone.
+
+    A name other than localhost could mean anything tomorrow, so it is not.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
 
 WITHOUT_SECTION = """\
 The settings have no section `trigger`, so there is no token that could be known. Add one:
@@ -84,7 +99,7 @@ def serve_trigger(
     trigger = settings.trigger
     if trigger is None:
         print_error(WITHOUT_SECTION)
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
     _refuse_others(host, beyond=beyond)
     with opened_instance(invocation, "runs are queued in Dagster's instance") as instance:
         from filejobs_dagster.orchestration.launching import (  # noqa: PLC0415 (imports Dagster)
@@ -97,7 +112,7 @@ def serve_trigger(
             where = workspace_path(workspace)
         except NoWorkspace as error:
             print_error(str(error))
-            raise typer.Exit(exits.FAILED) from None
+            raise typer.Exit(terminal.FAILED) from None
         _announce(settings, trigger, host, port)
         serve(
             instance, settings, trigger,
@@ -113,7 +128,7 @@ def _refuse_others(host: str, *, beyond: bool) -> None:
         "Listen on 127.0.0.1 and let a proxy with TLS pass /jobs/ on, or say "
         "--listen-beyond-this-machine. Nothing was started."
     )
-    raise typer.Exit(exits.FAILED)
+    raise typer.Exit(terminal.FAILED)
 
 
 def _announce(settings: Settings, trigger: TriggerSettings, host: str, port: int) -> None:

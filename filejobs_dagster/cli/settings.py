@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation, refuse
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.lazy import help_when_alone
-from filejobs_dagster.cli.output import print_json
+from filejobs_dagster.cli.terminal import Invocation, print_json, refuse
 from filejobs_dagster.settings.cron import longest_pause, odd_days
-from filejobs_dagster.settings.durations import format_duration
+from filejobs_dagster.settings.values import format_duration
 
 app = typer.Typer(
     help="Checks filejobs.yaml, and prints its JSON Schema. Changes nothing.",
@@ -53,10 +52,10 @@ def check(
         mistakes = [asdict(problem) for problem in loaded.problems]
         print_json({"path": loaded.path, "right": settings is not None, "mistakes": mistakes})
         if settings is None:
-            raise typer.Exit(exits.FAILED)
+            raise typer.Exit(terminal.FAILED)
         return
     if settings is None:
-        refuse(loaded, exits.FAILED)
+        refuse(loaded, terminal.FAILED)
     jobs = [
         f"{name} ({job.mode}, {'by hand' if job.by_hand else f'{job.schedule} {job.time_zone}'})"
         for name, job in settings.jobs.items()

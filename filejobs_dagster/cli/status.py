@@ -3,35 +3,435 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from enum import Enum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import psycopg
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 from rich.text import Text
 
-from filejobs_dagster.alerts.conditions import Condition, beside_the_standings
-from filejobs_dagster.alerts.mutes import Mute, active
+from filejobs_dagster.alerts.conditions import Condition, beside_the_standings, kind_of
+from filejobs_dagster.alerts.digest import ADVICE
+from filejobs_dagster.alerts.mutes import Mute, active, covering
 from filejobs_dagster.alerts.rounds import limits_of
-from filejobs_dagster.cli.completion import job_names
-from filejobs_dagster.cli.failures import expected_failure
-from filejobs_dagster.cli.invocation import Invocation, problems_text
-from filejobs_dagster.cli.output import console, print_error, print_json
-from filejobs_dagster.cli.status_document import SettingsInForce, status_document
-from filejobs_dagster.cli.status_table import print_besides, print_standings
-from filejobs_dagster.cli.verdict import Verdict, verdict_on
-from filejobs_dagster.cli.words import job_named, threshold_given
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import (
+    NOTHING,
+    Invocation,
+    acted_on,
+    console,
+    expected_failure,
+    instant,
+    job_named,
+    job_names,
+    moment,
+    number,
+    one_line,
+    print_error,
+    print_json,
+    print_table,
+    problems_text,
+    span,
+    threshold_given,
+)
 from filejobs_dagster.expectations import expectations
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.ledger.outcome import StartedBy
+from filejobs_dagster.ledger.runs import ended_in_words, would_act
 from filejobs_dagster.ledger.standing import Standing, standings
-from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable, database_now
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
 from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Settings
+from filejobs_dagster.text import sanitize
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from filejobs_dagster.ledger.standing import Running, RunSummary
+
+# Standings as a JSON document for programs. Fields are added, never renamed or removed.
+
+
+@dataclass(frozen=True)
+class SettingsInForce:
+    """Which settings a command has read; runs record the same digest as `settings`.
+
+    Attributes:
+        path: The file.
+        digest: Of its content.
+        changed_at: When the file was written, by the machine's clock.
+    """
+
+    path: Path
+    digest: str
+    changed_at: datetime
+
+    @classmethod
+    def of(cls, path: Path, settings: Settings) -> SettingsInForce | None:
+        """What was read; None where the file is gone by now."""
+        try:
+            written = path.stat().st_mtime
+        except OSError:
+            return None
+        return cls(path, settings.digest, datetime.fromtimestamp(written, timezone.utc))
+
+    def __str__(self) -> str:
+        return f"Settings {self.digest}, {self.path} of {self.changed_at:%Y-%m-%d %H:%M} UTC."
+
+
+def status_document(
+    installation: str,
+    verdict: Verdict,
+    standings: Sequence[Standing] = (),
+    now: datetime | None = None,
+    besides: Sequence[Condition] = (),
+    settings: SettingsInForce | None = None,
+    mutes: Sequence[Mute] = (),
+) -> dict[str, Any]:
+    """The whole document.
+
+    Args:
+        installation: Whose jobs.
+        verdict: Over the jobs shown.
+        standings: Empty when they could not be determined.
+        now: The database's time of the look; None when there was none.
+        besides: What is wrong and no standing says.
+        settings: Which settings were read.
+        mutes: What nobody is told of.
+    """
+    return {
+        "installation": installation,
+        "at": instant(now),
+        "verdict": verdict.word,
+        "summary": verdict.reason,
+        "jobs": [_job(standing) for standing in standings],
+        "besides": [
+            {
+                "kind": each.kind,
+                "job": each.job,
+                "severity": each.severity,
+                "reason": each.reason,
+                "see": each.see,
+            }
+            for each in besides
+        ],
+        "settings": None
+        if settings is None
+        else {
+            "path": str(settings.path),
+            "digest": settings.digest,
+            "changed_at": instant(settings.changed_at),
+        },
+        "muted": [
+            {
+                "job": each.job,
+                "kind": each.kind,
+                "since": instant(each.since),
+                "until": instant(each.until),
+                "by": each.by,
+                "why": each.why,
+            }
+            for each in mutes
+        ],
+    }
+
+
+def _job(standing: Standing) -> dict[str, Any]:
+    return {
+        "job": standing.job,
+        "standing": standing.word,
+        "severity": standing.severity,
+        "reason": standing.reason,
+        "see": standing.see or None,
+        "configured": standing.configured,
+        "mode": standing.mode if standing.configured else None,
+        "stale": standing.stale,
+        "stale_after_seconds": _seconds(standing.stale_after),
+        "behind": standing.behind,
+        "age_seconds": _seconds(standing.age),
+        "consecutive_failures": standing.consecutive_failures,
+        "last_run": _run(standing.last_run),
+        "last_success": _run(standing.last_success),
+        "last_live_success": _run(standing.last_live_success),
+        "running": _running(standing.running),
+    }
+
+
+def _run(run: RunSummary | None) -> dict[str, Any] | None:
+    if run is None:
+        return None
+    return {
+        "run_id": run.run_id,
+        "started_at": instant(run.started_at),
+        "finished_at": instant(run.finished_at),
+        "outcome": run.outcome,
+        "mode": run.mode,
+        "scanned": run.scanned,
+        "acted": run.acted,
+        "would_act": would_act(run.mode, run.detail),
+        "error": run.error,
+        "started_by": _starter(StartedBy.in_detail(run.detail)),
+    }
+
+
+def _running(running: Running | None) -> dict[str, Any] | None:
+    if running is None:
+        return None
+    return {
+        "run_id": running.run_id,
+        "mode": running.mode,
+        "holder": running.holder,
+        "started_at": instant(running.started_at),
+        "heartbeat_at": instant(running.heartbeat_at),
+        "started_by": _starter(running.started_by),
+    }
+
+
+def _starter(starter: StartedBy | None) -> dict[str, str | None] | None:
+    return None if starter is None else starter.as_detail()
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+# Standings as a table for people.
+
+ROOM_FOR_EVERYTHING = 170
+"""Columns from which everything fits into one table."""
+
+_NOBODY_ASKED = "not in the settings"
+
+_COLOURS = {
+    "ok": "green",
+    "warning": "yellow",
+    "critical": "bold red",
+    "unknown": "magenta",
+    "silent": "dim",
+}
+
+
+def print_standings(out: Console, standings: Sequence[Standing], now: datetime) -> None:
+    """Print one line for each job; a narrow terminal gets fewer columns, and the rest below.
+
+    Args:
+        out: Where to print.
+        standings: The jobs, in the order to show.
+        now: The database's time.
+    """
+    if out.width >= ROOM_FOR_EVERYTHING:
+        print_table(out, _wide(standings, now))
+        out.print(Text("Times are UTC.", style="dim"))
+        return
+    print_table(out, _narrow(standings, now))
+    out.print()
+    for standing in standings:
+        if standing.configured:
+            out.print(
+                Text(f"{standing.job}: ", style=_COLOURS[standing.severity])
+                + Text(_more(standing, now), style="default")
+            )
+
+
+def print_besides(out: Console, besides: Sequence[Condition]) -> None:
+    """Print what is wrong and no standing says, each on a line of its own, with what to do."""
+    for each in besides:
+        out.print()
+        line = f"{each.severity.upper()}  {each.title}: {each.reason}"
+        out.print(Text(line, style=_COLOURS[each.severity]))
+        out.print(Text(f"{ADVICE[each.kind]} See {each.see}"))
+
+
+def _wide(standings: Sequence[Standing], now: datetime) -> Table:
+    table = _table(
+        "job", "standing", "mode", "last run", "last success", "age", "threshold",
+        "scanned / acted", "running now",
+    )  # fmt: skip
+    table.add_column("reason", overflow="fold")
+    for standing in standings:
+        last, success = standing.last_run, standing.last_success
+        table.add_row(
+            *_beginning(standing),
+            "never" if last is None else _last(last),
+            "never" if success is None else moment(success.finished_at),
+            _span(standing.age),
+            _span(standing.stale_after),
+            NOTHING if last is None else f"{number(last.scanned)} / {acted_on(last)}",
+            _running_row(standing, now),
+            Text(_reason(standing).removeprefix(f"{_NOBODY_ASKED}, and ")),
+            style=None if standing.configured else "dim",
+        )
+    return table
+
+
+def _narrow(standings: Sequence[Standing], now: datetime) -> Table:
+    table = _table("job", "standing", "mode", "last run", "success", "threshold")
+    for standing in standings:
+        last = standing.last_run
+        table.add_row(
+            *_beginning(standing),
+            "never"
+            if last is None
+            else f"{span(now - last.finished_at)} ago, {last.mode.upper()} "
+            f"{ended_in_words(last.outcome, last.detail)}",
+            "never" if standing.age is None else f"{span(standing.age)} ago",
+            _span(standing.stale_after),
+            style=None if standing.configured else "dim",
+        )
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False
+    )
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("job", "standing", "mode"))
+    return table
+
+
+def _beginning(standing: Standing) -> tuple[Text, Text, Text]:
+    return (
+        Text(standing.job),
+        Text(
+            standing.word if standing.configured else _NOBODY_ASKED,
+            style=_COLOURS[standing.severity],
+        ),
+        Text(standing.mode if standing.configured else NOTHING),
+    )
+
+
+def _span(duration: timedelta | None) -> str:
+    return NOTHING if duration is None else span(duration)
+
+
+def _more(standing: Standing, now: datetime) -> str:
+    """What a narrow table has no room for."""
+    last = standing.last_run
+    parts = [_reason(standing)]
+    if last is not None:
+        by = StartedBy.in_detail(last.detail)
+        counts = f"scanned {number(last.scanned)}, acted on {acted_on(last)}"
+        parts.append(f"last run{'' if by is None else f' by {by}'} {counts}")
+    if standing.running is not None:
+        parts.append(f"running now: {_running_row(standing, now)}")
+    return "; ".join(parts)
+
+
+def _reason(standing: Standing) -> str:
+    return f"{standing.reason} (see {standing.see})" if standing.see else standing.reason
+
+
+def _last(last: RunSummary) -> str:
+    by = StartedBy.in_detail(last.detail)
+    ended = ended_in_words(last.outcome, last.detail)
+    said = f"{moment(last.finished_at)} {last.mode.upper()} {ended}"
+    return said if by is None else f"{said} by {by}"
+
+
+def _running_row(standing: Standing, now: datetime) -> str:
+    running = standing.running
+    if running is None:
+        return "no"
+    by = "" if running.started_by is None else f" by {running.started_by}"
+    return (
+        f"{running.mode}{by}, for {span(now - running.started_at)}, "
+        f"last sign of life {span(now - running.heartbeat_at)} ago"
+    )
+
+
+# One verdict over standings and what is wrong beside them, as monitoring plugins give it.
+
+VerdictWord = Literal["ok", "warning", "critical", "unknown"]
+
+_WORST_FIRST: tuple[VerdictWord, ...] = ("critical", "unknown", "warning", "ok")
+
+_EXIT_CODES: dict[VerdictWord, int] = {
+    "ok": terminal.OK,
+    "warning": terminal.WARNING,
+    "critical": terminal.CRITICAL,
+    "unknown": terminal.UNKNOWN,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `status --check` says.
+
+    Attributes:
+        word: The worst of the jobs that somebody asked for, and of what is wrong beside them.
+        reason: Why, on one line.
+    """
+
+    word: VerdictWord
+    reason: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 ok, 1 warning, 2 critical, 3 unknown."""
+        return _EXIT_CODES[self.word]
+
+    @property
+    def line(self) -> str:
+        """The first line of a monitoring plugin. `|` would begin its performance data."""
+        return f"{self.word.upper()} - {one_line(self.reason).replace('|', '/')}"
+
+
+def verdict_on(
+    standings: Sequence[Standing], besides: Sequence[Condition] = (), mutes: Sequence[Mute] = ()
+) -> Verdict:
+    """The worst decides; critical is worse than unknown, unknown worse than warning.
+
+    Jobs that nobody asked for do not count. When none is left there is nothing to be sure of: that
+    is unknown, because settings that lost their jobs must not look healthy.
+
+    Args:
+        standings: Of the jobs.
+        besides: What is wrong and no standing says.
+        mutes: Said beside what they silence, and counted for nothing: whoever asks for the exit
+            code decides for themselves whom they tell.
+    """
+    asked = [standing for standing in standings if standing.severity != "silent"]
+    wrong = [
+        (
+            _judged(each.severity),
+            f"{each.job} {each.word}: {each.reason} (see {each.see})"
+            + _silenced(mutes, each.job, kind_of(each)),
+        )
+        for each in asked
+        if each.alarming
+    ]
+    wrong += [
+        (
+            each.severity,
+            f"{each.title}: {each.reason} (see {each.see})" + _silenced(mutes, each.job, each.kind),
+        )
+        for each in besides
+    ]
+    if not asked:
+        named = ", ".join(standing.job for standing in standings)
+        few = len(standings) == 1
+        none = f"{named} is not in the settings" if few else "the settings name no job to check"
+        wrong.append(("unknown", none))
+    if not wrong:
+        return Verdict("ok", ", ".join(f"{standing.job} {standing.word}" for standing in asked))
+    wrong.sort(key=lambda each: _WORST_FIRST.index(each[0]))
+    return Verdict(wrong[0][0], "; ".join(said for _, said in wrong))
+
+
+def _silenced(mutes: Sequence[Mute], job: str | None, kind: str | None) -> str:
+    found = covering(mutes, job, kind)
+    return "" if found is None else f" [told to nobody: muted {found.told}]"
+
+
+def _judged(severity: str) -> VerdictWord:
+    return next((word for word in _WORST_FIRST if word == severity), "unknown")
 
 
 class Format(str, Enum):

@@ -1,23 +1,34 @@
 """`filejobs uploads`: dead letters of upload_cleanup, and another try for them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import UUID
 
+import psycopg
 import typer
+from psycopg.rows import TupleRow
 from rich.table import Table
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation
+from filejobs_dagster.audit.append import append
+from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.lazy import help_when_alone
-from filejobs_dagster.cli.output import console, print_error, print_json, print_table
-from filejobs_dagster.cli.who import who
-from filejobs_dagster.cli.words import NOTHING, instant, moment
-from filejobs_dagster.ledger.sanitize import display_key, sanitize
+from filejobs_dagster.cli.terminal import (
+    NOTHING,
+    Invocation,
+    console,
+    instant,
+    moment,
+    operator_name,
+    print_error,
+    print_json,
+    print_table,
+)
+from filejobs_dagster.jobs.upload_cleanup.settings import JOB
 from filejobs_dagster.postgres.connect import Database
-
-if TYPE_CHECKING:
-    from filejobs_dagster.jobs.upload_cleanup.dead_letters import DeadLetter
+from filejobs_dagster.text import display_key, sanitize
 
 HELP = """
 Cancelled uploads whose object could not be removed, and another try for them.
@@ -77,10 +88,6 @@ def dead(
       1   the settings are wrong, or the database does not answer
       64  called wrongly
     """
-    from filejobs_dagster.jobs.upload_cleanup.dead_letters import (  # noqa: PLC0415 (heavy)
-        dead_letters,
-    )
-
     invocation = Invocation.of(context)
     database = Database.of(invocation.require().database)
     with (
@@ -125,10 +132,6 @@ def retry(
       1   one of the ids is no dead letter; or the database does not answer
       64  called wrongly
     """
-    from filejobs_dagster.jobs.upload_cleanup.dead_letters import (  # noqa: PLC0415 (heavy)
-        retry_dead_letters,
-    )
-
     ids = list(upload or [])
     if bool(ids) == everything:
         raise typer.BadParameter("give ids, or --all; not both", param_hint="ID")
@@ -139,7 +142,9 @@ def retry(
         database.connect("retry") as connection,
         database.transaction(connection) as cursor,
     ):
-        done = retry_dead_letters(cursor, None if everything else ids, by=who(), reason=reason)
+        done = retry_dead_letters(
+            cursor, None if everything else ids, by=operator_name(), reason=reason
+        )
     for row, key in done:
         typer.echo(f"{row} is due again: {display_key(key)}")
     missing = {str(wanted) for wanted in ids} - {str(row) for row, _ in done}
@@ -147,7 +152,7 @@ def retry(
         typer.echo("No dead letters.")
     if missing:
         print_error(f"No dead letter, and left as it is: {', '.join(sorted(missing))}")
-        raise typer.Exit(exits.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _document(letter: "DeadLetter", secrets: tuple[str, ...]) -> dict[str, Any]:
@@ -178,3 +183,89 @@ def _print(found: list["DeadLetter"], secrets: tuple[str, ...]) -> None:
             sanitize(letter.last_error, known=secrets) if letter.last_error else NOTHING,
         )
     print_table(console(), table)
+
+
+# Dead letters: uploads that nobody tries any more, until somebody asks for it.
+
+_DEAD = """
+SELECT id, storage_key, upload_id, attempts, collectable_at, dead_at, last_error
+  FROM upload
+ WHERE dead_at IS NOT NULL
+ ORDER BY dead_at, id
+ LIMIT %(most)s
+"""
+
+# What was tried so far is forgiven; the fencing number goes on.
+_RETRY = """
+UPDATE upload
+   SET dead_at         = NULL,
+       forgiven        = attempts,
+       next_attempt_at = clock_timestamp()
+ WHERE dead_at IS NOT NULL
+   AND state = 'cleanup'
+   AND (%(ids)s::uuid[] IS NULL OR id = any(%(ids)s::uuid[]))
+RETURNING id, storage_key, attempts
+"""
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One upload that was given up.
+
+    Attributes:
+        id: Of the row.
+        key: Of the object, which may still be there.
+        provider_id: The provider's id of its multipart upload, or None.
+        attempts: How often it was tried, forgiven attempts included.
+        collectable_at: Since when it waits for its cleanup.
+        dead_at: Since when nobody tries any more.
+        last_error: What the last attempt met, sanitised.
+    """
+
+    id: UUID
+    key: str
+    provider_id: str | None
+    attempts: int
+    collectable_at: datetime
+    dead_at: datetime
+    last_error: str | None
+
+
+def dead_letters(cursor: psycopg.Cursor[TupleRow], *, most: int) -> list[DeadLetter]:
+    """The dead letters, those first that are dead the longest."""
+    cursor.execute(_DEAD, {"most": most})
+    return [DeadLetter(*row) for row in cursor.fetchall()]
+
+
+def retry_dead_letters(
+    cursor: psycopg.Cursor[TupleRow], ids: Sequence[UUID] | None, *, by: str, reason: str
+) -> list[tuple[UUID, str]]:
+    """Make dead letters due at once, with all attempts ahead of them, and write who asked.
+
+    Args:
+        cursor: In a transaction of the caller's.
+        ids: Which; None for all of them.
+        by: Who asks, for the audit log.
+        reason: Why, for the audit log.
+
+    Returns:
+        Id and key of each; what is no dead letter (any more) is left out.
+    """
+    cursor.execute(_RETRY, {"ids": None if ids is None else list(ids)})
+    rows = cursor.fetchall()
+    append(
+        cursor,
+        [
+            {
+                "kind": "upload.retry",
+                "job": JOB,
+                "upload": str(row),
+                "storage_key": key,
+                "attempts": attempts,
+                "by": by,
+                "reason": reason,
+            }
+            for row, key, attempts in rows
+        ],
+    )
+    return [(row, key) for row, key, _ in rows]

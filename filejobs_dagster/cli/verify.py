@@ -9,15 +9,21 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from filejobs_dagster.cli import exits
-from filejobs_dagster.cli.invocation import Invocation, refuse
-from filejobs_dagster.cli.output import console, print_error, print_json, print_table
-from filejobs_dagster.ledger.sanitize import display_key, sanitize
+from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.terminal import (
+    Invocation,
+    console,
+    print_error,
+    print_json,
+    print_table,
+    refuse,
+)
+from filejobs_dagster.text import display_key, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from filejobs_dagster.audit.verify import Finding, Mode, Verification, VerifyPolicy
+    from filejobs_dagster.audit.verify import ChainFinding, Mode, Verification, VerifyPolicy
     from filejobs_dagster.jobs.audit import Check
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
@@ -93,7 +99,7 @@ def verify(
     invocation = Invocation.of(context)
     loaded = invocation.read()
     if loaded.settings is None:
-        refuse(loaded, exits.UNKNOWN)
+        refuse(loaded, terminal.UNKNOWN)
     results = _verified(
         loaded.settings, invocation, chain, incremental=incremental, rolling=rolling
     )
@@ -102,7 +108,7 @@ def verify(
         print_json(
             {
                 "installation": loaded.settings.installation,
-                "verdict": _WORDS[code] if not incremental or code == exits.CRITICAL else UNCHANGED,
+                "verdict": UNCHANGED if incremental and code != terminal.CRITICAL else _WORDS[code],
                 "exit_code": code,
                 "chains": [result.as_json() for result in results],
             }
@@ -113,9 +119,9 @@ def verify(
 
 
 _WORDS = {
-    exits.OK: "matches",
-    exits.WARNING: "matches, and some is unprotected",
-    exits.CRITICAL: "does not match",
+    terminal.OK: "matches",
+    terminal.WARNING: "matches, and some is unprotected",
+    terminal.CRITICAL: "does not match",
 }
 
 
@@ -131,7 +137,7 @@ def exit_code_of(results: Sequence[Verification], *, older_unread: bool = False)
             check reads them on another day.
     """
     if not all(result.clean for result in results):
-        return exits.CRITICAL
+        return terminal.CRITICAL
     unsure = any(
         result.warnings
         or result.unprotected
@@ -140,7 +146,7 @@ def exit_code_of(results: Sequence[Verification], *, older_unread: bool = False)
         or (older_unread and result.unread)
         for result in results
     )
-    return exits.WARNING if unsure else exits.OK
+    return terminal.WARNING if unsure else terminal.OK
 
 
 def _verified(
@@ -154,7 +160,7 @@ def _verified(
     import psycopg  # noqa: PLC0415 (--help works without it)
 
     from filejobs_dagster.audit.pins.store import PinStoreUnusable  # noqa: PLC0415
-    from filejobs_dagster.cli.failures import expected_failure  # noqa: PLC0415
+    from filejobs_dagster.cli.terminal import expected_failure  # noqa: PLC0415
     from filejobs_dagster.jobs.audit_setup import verify_policy  # noqa: PLC0415
     from filejobs_dagster.objects.errors import BucketUnavailable  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable  # noqa: PLC0415
@@ -204,7 +210,7 @@ def _mode(
 
 def _give_up(reason: str, invocation: Invocation) -> NoReturn:
     print_error(f"Nothing can be said of any chain: {sanitize(reason, known=invocation.secrets)}")
-    raise typer.Exit(exits.UNKNOWN) from None
+    raise typer.Exit(terminal.UNKNOWN) from None
 
 
 def _print(results: Sequence[Verification]) -> None:
@@ -246,7 +252,7 @@ def _said(results: Sequence[Verification]) -> Iterator[str]:
         yield "Signatures were not checked: the settings name no public key."
 
 
-def _line(chain: str, finding: Finding, word: str) -> str:
+def _line(chain: str, finding: ChainFinding, word: str) -> str:
     where = "" if finding.seq is None else f" at event {finding.seq}"
     return f"{word} {display_key(chain)}: {finding.code}{where}: {finding.message}"
 

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from psycopg.conninfo import conninfo_to_dict
 
-from filejobs_dagster.demo.failure import DemoFailed
-from filejobs_dagster.embedded.environment import FOREIGN_PREFIXES, clean_environment
-from filejobs_dagster.embedded.missing import installed_package
+from filejobs_dagster.demo.screen import DemoFailed
+from filejobs_dagster.embedded.environment import (
+    FOREIGN_PREFIXES,
+    WHEEL,
+    clean_environment,
+    installed_package,
+)
+from filejobs_dagster.embedded.environment import INSTALLATION as PROGRAMS_OF_WHEEL
 from filejobs_dagster.embedded.s3 import S3Endpoint
-from filejobs_dagster.embedded.software import INSTALLATION as PROGRAMS_OF_WHEEL
-from filejobs_dagster.embedded.software import WHEEL
 
 if TYPE_CHECKING:
     from filejobs_dagster.demo.place import DemoPlace

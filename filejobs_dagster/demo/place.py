@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.demo.failure import DemoFailed
+from filejobs_dagster.demo.screen import DemoFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.embedded.missing import require
+from filejobs_dagster.embedded.environment import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

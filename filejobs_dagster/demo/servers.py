@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.demo.failure import DemoFailed
 from filejobs_dagster.demo.keeper import MODULE
 from filejobs_dagster.demo.place import shown
 from filejobs_dagster.demo.processes import Recorded, end, read_record
+from filejobs_dagster.demo.screen import DemoFailed
 from filejobs_dagster.embedded import clean_environment
-from filejobs_dagster.embedded.missing import installed_package, require
+from filejobs_dagster.embedded.environment import installed_package, require
 
 if TYPE_CHECKING:
     from pathlib import Path

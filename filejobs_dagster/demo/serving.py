@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from filejobs_dagster.demo import servers, web
 from filejobs_dagster.demo.configuration import process_environment
-from filejobs_dagster.demo.failure import DemoFailed
+from filejobs_dagster.demo.screen import DemoFailed
 from filejobs_dagster.demo.story import load_demo, stop_everything
 
 if TYPE_CHECKING:

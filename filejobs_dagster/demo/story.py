@@ -2,43 +2,244 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
+import subprocess
 import sys
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 from rich.markup import escape
 
-from filejobs_dagster.demo import collector, servers, tables, web
-from filejobs_dagster.demo.clients import Clients
-from filejobs_dagster.demo.configuration import process_environment, write_files
-from filejobs_dagster.demo.feature import USUAL
-from filejobs_dagster.demo.load import adopt_bucket, load_rows, store_objects
+from filejobs_dagster.audit.append import append
+from filejobs_dagster.audit.seal import seal_chain
+from filejobs_dagster.audit.verify import known_chains, verify_chain
+from filejobs_dagster.demo import record, servers, web
+from filejobs_dagster.demo.configuration import BUCKET, process_environment, write_files
+from filejobs_dagster.demo.feature import USUAL, Clients, invent
 from filejobs_dagster.demo.place import shown
-from filejobs_dagster.demo.progress import Progress
 from filejobs_dagster.demo.record import (
     audit_trail,
     record_runs,
     runs,
     settings_of,
     standings_of_all,
+    verify,
 )
-from filejobs_dagster.demo.sealing import seal_and_verify
-from filejobs_dagster.demo.verify import verify
-from filejobs_dagster.embedded.missing import installed_package
+from filejobs_dagster.demo.screen import DemoFailed, Progress
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
+from filejobs_dagster.embedded.environment import installed_package
+from filejobs_dagster.embedded.s3 import S3Endpoint
+from filejobs_dagster.jobs.audit_setup import seal_policy
+from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.postgres.connect import Database, database_now
 from filejobs_dagster.postgres.migrate import migrate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from rich.console import Console
 
-    from filejobs_dagster.demo.clients import Answers
-    from filejobs_dagster.demo.feature import Amounts, Feature
+    from filejobs_dagster.demo.feature import Amounts, Answers, Feature
     from filejobs_dagster.demo.place import DemoPlace
+    from filejobs_dagster.demo.record import Checked
     from filejobs_dagster.demo.servers import Servers
-    from filejobs_dagster.demo.verify import Checked
     from filejobs_dagster.settings import Settings
+
+# Loading the file feature: rows with COPY, objects with threads, audit events in one call.
+
+APPLICATION_CHAIN = "files"
+THREADS = 4
+"""More are no faster: the S3 server is one process."""
+
+OBJECTS_BETWEEN_NEWS = 500
+
+COPY = """
+COPY file (id, state, storage_key, size_bytes, created_at, upload_expires_at, completed_at,
+           deleted_at, retain_until)
+FROM STDIN
+"""
+
+
+def load_rows(servers: Servers, amounts: Amounts) -> Feature:
+    """Make up the file feature, store its rows and its audit events.
+
+    Args:
+        servers: Where.
+        amounts: How many of each.
+
+    Raises:
+        psycopg.Error: The tables are not there, or not empty.
+    """
+    with psycopg.connect(servers.database_url) as connection, connection.cursor() as cursor:
+        feature = invent(database_now(cursor), amounts)
+        with cursor.copy(COPY) as copy:
+            for row in feature.rows:
+                copy.write_row(astuple(row))
+        append(cursor, feature.events, chain=APPLICATION_CHAIN)
+    with psycopg.connect(servers.database_url, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+    return feature
+
+
+def adopt_bucket(settings: Settings) -> None:
+    """As `filejobs bucket adopt` does: the marker, and its other half in the database."""
+    database = Database.of(settings.database)
+    bucket = settings.buckets["uploads"]
+    with database.connect("demo") as connection:
+        adopt(
+            AdoptionTarget.of(settings, bucket, make_client(bucket), database, connection),
+            by="filejobs demo",
+        )
+
+
+def store_objects(servers: Servers, feature: Feature, news: Callable[[int], None]) -> None:
+    """Store the objects, each with its size in bytes of the same letter.
+
+    Args:
+        servers: Where.
+        feature: Which.
+        news: Called with how many are stored, now and then.
+
+    Raises:
+        botocore.exceptions.ClientError: The server refused one.
+    """
+    client = S3Endpoint(servers.s3_endpoint).client()
+    client.create_bucket(Bucket=BUCKET)
+
+    def store(entry: tuple[str, int]) -> None:
+        key, size = entry
+        client.put_object(Bucket=BUCKET, Key=key, Body=b"x" * size)
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for count, _ in enumerate(threads.map(store, feature.objects.items()), start=1):
+            if count % OBJECTS_BETWEEN_NEWS == 0:
+                news(count)
+
+
+# The demo's audit log: sealed, pinned into a folder, verified.
+
+
+@dataclass(frozen=True)
+class SealedChain:
+    """One chain of the demo.
+
+    Attributes:
+        chain: Its name.
+        events: How many events its seal counts; each of them was computed again.
+    """
+
+    chain: str
+    events: int
+
+
+def seal_and_verify(settings: Settings) -> list[SealedChain]:
+    """Seal every chain of the demo, and verify it in full.
+
+    Raises:
+        DemoFailed: Something does not match.
+    """
+    database = Database.of(settings.database)
+    policy = seal_policy(settings)
+    sealed = []
+    with database.connect("demo") as connection:
+        for chain in known_chains(database, connection, policy.verify):
+            seal_chain(database, connection, chain, policy, live=True)
+            found = verify_chain(database, connection, chain, policy.verify)
+            if not found.clean or found.unprotected:
+                raise DemoFailed(
+                    f"to verify the audit chain {chain}",
+                    f"{found.verdict}: {', '.join(sorted(found.codes)) or 'unprotected events'}",
+                    "please report this with the folder `logs`: nobody has changed anything yet",
+                )
+            sealed.append(SealedChain(chain, found.sealed_to))
+    return sealed
+
+
+# Running the main job as its operator would: `dagster job execute`, in a process of its own.
+
+JOB = "upload_reservations"
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_JOBS_OWN_LINE = re.compile(
+    rf" - dagster - (?:INFO|WARNING|ERROR|CRITICAL) - {JOB} - [0-9a-f-]{{36}} - {JOB} - "
+    r"(?P<said>.*)"
+)
+"""Dagster's own lines have no op in this place, or a level of DEBUG."""
+
+
+def command(config: Path | None = None) -> list[str]:
+    """The words of the command, without the directory of the program."""
+    words = ["dagster", "job", "execute", "-m", "filejobs_dagster.definitions", "-j", JOB]
+    return words if config is None else [*words, "-c", str(config)]
+
+
+def command_as_typed(config: Path | None = None) -> str:
+    """The command as a person would type it after sourcing the environment."""
+    return shlex.join(command(None if config is None else Path(shown(config))))
+
+
+def execute(
+    place: DemoPlace,
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    config: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    """Run the job to its end.
+
+    Args:
+        place: The demo.
+        environment: Of the process.
+        log: Gets everything that it says.
+        config: A file of run config, or None for none at all.
+        say: Called with each progress line of the job's own.
+
+    Raises:
+        DemoFailed: It ended with another exit code than 0; the message has all that it said.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command(config)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=place.home,
+        env=environment,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    try:
+        for said in _job_lines(process, log):
+            say(said)
+        result = process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    if result != 0:
+        raise DemoFailed(
+            f"to run {command_as_typed(config)}",
+            f"it ended with exit code {result} and said:\n{log.read_text(errors='replace')}",
+            f"mend what it names; all of it stands in {shown(log)}",
+        )
+
+
+def _job_lines(process: subprocess.Popen[str], log: Path) -> Iterator[str]:
+    """Write down every line, and yield what the job itself says."""
+    with log.open("w", encoding="utf-8") as file:
+        for line in process.stdout or ():
+            plain = _COLOURS.sub("", line)
+            file.write(plain)
+            match = _JOBS_OWN_LINE.search(plain)
+            if match and "Started execution" not in plain:
+                yield match["said"].strip()
+
 
 STEPS_OF_LOADING = 5
 STEPS_OF_DEMO = STEPS_OF_LOADING + 5
@@ -175,8 +376,8 @@ def _describe(feature: Feature, progress: Progress) -> None:
 
 def _run_dry(loaded: Loaded, progress: Progress) -> None:
     with progress.step("Run upload_reservations with no configuration: a dry run"):
-        progress.say(f"$ {collector.command_as_typed()}")
-        collector.execute(
+        progress.say(f"$ {command_as_typed()}")
+        execute(
             loaded.place,
             loaded.environment,
             loaded.place.logs / "dry-run.log",
@@ -186,17 +387,17 @@ def _run_dry(loaded: Loaded, progress: Progress) -> None:
         record_runs(loaded.place, loaded.environment)
         settings = settings_of(loaded.place, loaded.environment)
         last = runs(settings)[-1]
-        progress.say(f"It {tables.highlights(last.mode, last.detail)}. It changed nothing.")
+        progress.say(f"It {record.highlights(last.mode, last.detail)}. It changed nothing.")
 
 
 def _run_live(loaded: Loaded, progress: Progress) -> Answers:
     config = loaded.place.live_config
     with progress.step("Run it live, while clients complete expired uploads"):
-        progress.say(f"$ {collector.command_as_typed(config)}")
+        progress.say(f"$ {command_as_typed(config)}")
         clients = Clients(loaded.servers.database_url, loaded.feature)
         clients.start()
         try:
-            collector.execute(
+            execute(
                 loaded.place,
                 loaded.environment,
                 loaded.place.logs / "live-run.log",
@@ -254,14 +455,14 @@ def _show_record(settings: Settings, progress: Progress) -> None:
     console = progress.console
     console.print()
     rows = runs(settings)
-    console.print(tables.run_table(rows))
-    for line in tables.run_details(rows):
+    console.print(record.run_table(rows))
+    for line in record.run_details(rows):
         progress.say(line)
     console.print()
-    console.print(tables.standing_table(standings_of_all(settings)))
+    console.print(record.standing_table(standings_of_all(settings)))
     progress.say("Jobs without a mode do not stand in the demo's settings, and never ran.")
     console.print()
-    for sentence in tables.audit_sentences(audit_trail(settings)):
+    for sentence in record.audit_sentences(audit_trail(settings)):
         progress.say(sentence)
 
 

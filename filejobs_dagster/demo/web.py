@@ -15,7 +15,6 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.demo.failure import DemoFailed
 from filejobs_dagster.demo.place import shown
 from filejobs_dagster.demo.processes import (
     Recorded,
@@ -24,7 +23,7 @@ from filejobs_dagster.demo.processes import (
     read_record,
     write_record,
 )
-from filejobs_dagster.demo.screen import ENDING, handling
+from filejobs_dagster.demo.screen import ENDING, DemoFailed, handling
 from filejobs_dagster.demo.servers import tail
 
 if TYPE_CHECKING:

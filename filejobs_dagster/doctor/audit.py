@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.audit.keys import UnusableKey
+from filejobs_dagster.audit.note import UnusableKey
 from filejobs_dagster.audit.pins.store import PinStoreUnusable
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
 from filejobs_dagster.jobs.audit import JOBS
@@ -14,7 +14,7 @@ from filejobs_dagster.objects.errors import BucketUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from filejobs_dagster.audit.keys import Ed25519Signer
+    from filejobs_dagster.audit.note import Ed25519Signer
     from filejobs_dagster.settings import PlaceSettings, Settings
 
 

@@ -19,9 +19,9 @@ from filejobs_dagster.postgres.connect import (
     WHAT_A_RUN_NEEDS,
     DatabaseUnavailable,
     NoConnectionFree,
+    one,
 )
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
-from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

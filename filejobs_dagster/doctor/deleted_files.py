@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
-from filejobs_dagster.doctor.indexes import compared_columns
-from filejobs_dagster.jobs.collecting.refused import SourceRefused
+from filejobs_dagster.doctor.reservations import compared_columns
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
+from filejobs_dagster.jobs.deleted_files.collection import FileTable
 from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
-from filejobs_dagster.jobs.deleted_files.file_table import FileTable
-from filejobs_dagster.jobs.upload_reservations.claims.predicates import tables_read
+from filejobs_dagster.jobs.upload_reservations.claims import tables_read
 from filejobs_dagster.settings.statements import NotOneStatement, parsed
 
 if TYPE_CHECKING:

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
 from filejobs_dagster.door.adoption import check
-from filejobs_dagster.door.belonging import place_of
+from filejobs_dagster.door.belonging import adoption_target_of
 from filejobs_dagster.door.door import asked
-from filejobs_dagster.door.guard import BucketAt, Look, Refusal
+from filejobs_dagster.door.guard import AdoptionRefused, BucketAt, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.probe import ProbeFailed
-from filejobs_dagster.door.refusals import AdoptionRefused
-from filejobs_dagster.door.server import tried
+from filejobs_dagster.door.server import ProbeFailed, tried
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.registry import BY_NAME
 
@@ -98,7 +96,7 @@ def _refuses(guard: Guard, at: Look) -> bool:
 def _probed(at: Look) -> Iterator[Finding]:
     """Try each server; what was found the guard says, and what was not is said here."""
     for bucket in (each for each in at.buckets if each.deletes):
-        name, place = f"probe {bucket.entry}", place_of(at, bucket)
+        name, place = f"probe {bucket.entry}", adoption_target_of(at, bucket)
         try:
             check(place)
             found = tried(place)

@@ -7,22 +7,40 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from filejobs_dagster.doctor.configuration import check_idle, check_jobs, check_settings
+from filejobs_dagster.alerts import sending
+from filejobs_dagster.alerts import sending as heartbeat
+from filejobs_dagster.alerts.digest import Severity
+from filejobs_dagster.alerts.sending import destinations_of
 from filejobs_dagster.doctor.database import check_database, check_standbys
-from filejobs_dagster.doctor.finding import Finding, failed, skipped
-from filejobs_dagster.doctor.instance import check_instance
-from filejobs_dagster.doctor.software import check_software
-from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
+from filejobs_dagster.doctor.finding import Finding, failed, ok, skipped, warning
+from filejobs_dagster.doctor.instance import (
+    check_idle,
+    check_instance,
+    check_jobs,
+    check_settings,
+    check_software,
+)
+from filejobs_dagster.objects.client import check_access, make_client, read_versioning
+from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import known_secrets
+from filejobs_dagster.settings.values import in_words
+from filejobs_dagster.text import sanitize, sanitize_exception
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_s3 import S3Client
+
+    from filejobs_dagster.alerts.sending import Destination
     from filejobs_dagster.collector import Examination
     from filejobs_dagster.postgres.connect import Connection
-    from filejobs_dagster.settings import BucketSettings, Loaded, Settings
+    from filejobs_dagster.settings import AlertsSettings, BucketSettings, Loaded, Settings
 
 Checks = Callable[[], Iterable[Finding]]
 
@@ -82,15 +100,12 @@ def _installation(
 
 def _alerts(settings: Settings) -> Iterable[Finding]:
     # A third of a second of imports that broken settings should not wait for.
-    from filejobs_dagster.doctor.alerts import check_alerts  # noqa: PLC0415
 
     return check_alerts(settings.alerts)
 
 
 def _buckets(settings: Settings, database: Database, secrets: tuple[str, ...]) -> Iterator[Finding]:
     # Half a second of imports that broken settings should not wait for.
-    from filejobs_dagster.doctor.buckets import check_bucket  # noqa: PLC0415
-    from filejobs_dagster.doctor.elsewhere import check_elsewhere  # noqa: PLC0415
 
     for entry, bucket in settings.buckets.items():
 
@@ -209,3 +224,160 @@ def _connected(
         return
     with connection:
         yield connection, ""
+
+
+# Whether anybody is told when a job needs somebody. Nothing is sent.
+
+
+def check_alerts(alerts: AlertsSettings) -> Iterator[Finding]:
+    """Look at who is told of what, and at the dead man's switch.
+
+    Args:
+        alerts: The section `alerts`. No finding shows a part of a URL.
+    """
+    destinations = destinations_of(alerts)
+    if not destinations:
+        yield warning(
+            "alerts",
+            "the settings name nobody who is told: a failed tick of job_freshness is seen by "
+            "whoever looks at the web UI, and Dagster sends nobody a message about it",
+            "name somebody under alerts.to and try it with `filejobs alert --test`, or let "
+            "`filejobs status --check` run from outside",
+        )
+    else:
+        yield from _destinations(destinations)
+    yield from _heartbeat(alerts)
+
+
+def _destinations(destinations: Sequence[Destination]) -> Iterator[Finding]:
+    wrong = [(each, sending.mistake_in(each.url)) for each in destinations]
+    for destination, mistake in wrong:
+        if mistake is not None:
+            yield failed(
+                "alerts",
+                f"{destination.name} can be told nothing: {mistake}",
+                "set the variable that alerts.to names for it to one URL of apprise",
+            )
+    told = {severity for each in destinations for severity in each.severities}
+    for severity in get_args(Severity):
+        if severity not in told:
+            yield warning(
+                "alerts",
+                f"nobody is told what is {severity}",
+                f"write {severity} into the severities of somebody under alerts.to",
+            )
+    if len(told) == len(get_args(Severity)) and not any(mistake for _, mistake in wrong):
+        names = ", ".join(each.name for each in destinations)
+        yield ok("alerts", f"{names}; `filejobs alert --test` sends each a message")
+
+
+def _heartbeat(alerts: AlertsSettings) -> Iterator[Finding]:
+    if alerts.heartbeat is None:
+        yield warning(
+            "heartbeat",
+            "there is none: when Dagster's daemon dies, its watchdog and its alerts die with it",
+            "write alerts.heartbeat, or let `filejobs alert` or `filejobs status --check` run on "
+            "another machine",
+        )
+        return
+    mistake = heartbeat.mistake_in_heartbeat(alerts.heartbeat.url.reveal().strip())
+    if mistake is not None:
+        yield failed("heartbeat", mistake, "set the variable that alerts.heartbeat names")
+    else:
+        yield ok("heartbeat", "asked for after each healthy tick of job_freshness")
+
+
+# The buckets: access and versioning.
+
+
+def check_bucket(entry: str, settings: BucketSettings) -> Iterator[Finding]:
+    """Look at one bucket.
+
+    Args:
+        entry: Its name in the settings.
+        settings: What the settings say of it.
+    """
+    name = f"bucket {entry}"
+    client = make_client(settings)
+    try:
+        check_access(client, settings.bucket)
+    except BucketUnavailable as error:
+        yield failed(
+            name,
+            str(error),
+            "change what the message names; the other checks of this bucket follow then",
+        )
+        return
+    yield ok(name, f"{settings.bucket} answers; owned: {', '.join(settings.owned_prefixes) or '-'}")
+    if settings.owns_nothing:
+        # Pins and archives are never deleted, so what a deletion would free is no matter.
+        yield ok(f"{name} versioning", "nothing is ever collected here")
+    else:
+        yield _versioning(name, client, settings.bucket)
+        yield _quarantine(name, settings)
+
+
+def _quarantine(name: str, settings: BucketSettings) -> Finding:
+    """What becomes of what goes. The doctor writes nothing, so it cannot try the rights."""
+    check = f"{name} quarantine"
+    takes = f"without versions it takes s3:PutObject and s3:DeleteObject on {QUARANTINE}*"
+    if settings.delete is not None:
+        return ok(check, "delete is at_once: nothing that goes is kept")
+    if settings.quarantine is not None:
+        return ok(
+            check, f"what sweeps take is kept for {in_words(settings.quarantine.keep)}; {takes}"
+        )
+    return ok(
+        check,
+        "nothing is said: a bucket keeps what sweeps take from its first live sweep on, and one "
+        f"where a sweep has deleted at once goes on so; {takes}",
+    )
+
+
+def _versioning(name: str, client: S3Client, bucket: str) -> Finding:
+    state = read_versioning(client, bucket)
+    if state == "unknown":
+        return warning(
+            f"{name} versioning",
+            "the server does not say whether versioning is on",
+            "allow s3:GetBucketVersioning: in a versioned bucket a deletion frees no byte",
+        )
+    if state != "off":
+        return warning(
+            f"{name} versioning",
+            f"versioning is {state}",
+            "a deletion adds a marker and frees no byte; give the bucket a lifecycle rule that "
+            "expires noncurrent versions",
+        )
+    return ok(f"{name} versioning", "versioning is off")
+
+
+# Where else in the database a name of an object may stand, and what cannot be searched.
+
+
+def check_elsewhere(entry: str, settings: BucketSettings, database: Database) -> Iterator[Finding]:
+    """Look at what is searched for the names of orphans; nothing of it is read."""
+    name = f"named elsewhere {entry}"
+    for place, found in Elsewhere(database, settings).look().items():
+        if isinstance(found, str):
+            yield warning(
+                name,
+                f"{place} could not be looked into: {found}",
+                "no live run of storage_orphans deletes an orphan before it can be searched",
+            )
+            continue
+        said = (
+            f"{found.columns:,} columns of {len(found.tables):,} tables and partitions in {place}, "
+            f"{found.size:,} bytes, are searched for the names of orphans"
+        )
+        if found.ignored:
+            said += f"; {len(found.ignored):,} columns are ignored"
+        if found.unsearched:
+            yield warning(
+                name,
+                f"{said}. {unsearched_in_words(found.unsearched)}",
+                "a live run of storage_orphans deletes nothing until this role may read them, or "
+                "named_elsewhere.ignore of the bucket says why they need not be searched",
+            )
+            continue
+        yield ok(name, said)

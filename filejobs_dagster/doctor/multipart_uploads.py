@@ -9,7 +9,7 @@ from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.multipart import list_uploads
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
-from filejobs_dagster.objects.prefixes import apart
+from filejobs_dagster.objects.targets import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

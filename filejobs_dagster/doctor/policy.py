@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.objects.prefixes import MARKERS, QUARANTINE
+from filejobs_dagster.objects.targets import MARKERS, QUARANTINE
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:

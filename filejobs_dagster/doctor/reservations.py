@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from sqlglot import exp
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
-from filejobs_dagster.doctor.guards import check_guard
-from filejobs_dagster.doctor.indexes import compared_columns, index_for
 from filejobs_dagster.door.clocks import NOTICEABLE
-from filejobs_dagster.jobs.collecting.refused import SourceRefused
-from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER, doubt_about
-from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
+from filejobs_dagster.jobs.upload_reservations.claims import (
+    WAIVER,
     changed_table,
+    conjuncts,
+    doubt_about,
+    due_of,
     leaves_candidates,
+    only_table,
+    shown_as_sql,
     tables_read,
     waits_for_locks,
 )
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
-from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.connect import DatabaseUnavailable
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import DatabaseUnavailable, database_now, one
+from filejobs_dagster.settings.statements import NotOneStatement, parsed
 from filejobs_dagster.settings.tables import RowRuleSettings, RowsSettings, TableSettings
 
 if TYPE_CHECKING:
@@ -32,6 +35,166 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import SourceSettings
+
+# What keeps a claim from a row that somebody else's uncommitted row has just come to need.
+#
+# No statement sees what another session has not committed. A predicate about another table, such
+# as `NOT EXISTS (SELECT FROM attachments …)`, therefore holds only with a foreign key behind it,
+# which PostgreSQL looks at without regard to snapshots, and only for a DELETE.
+
+_FOREIGN_KEYS = """
+    SELECT coalesce(bool_or(confdeltype IN ('a', 'r')), false),
+           coalesce(bool_or(confdeltype NOT IN ('a', 'r')), false)
+      FROM pg_constraint
+     WHERE contype = 'f'
+       AND conrelid = to_regclass(%s)
+       AND confrelid = to_regclass(%s)
+       -- A column that PostgreSQL 18 has brought.
+       AND coalesce((to_jsonb(pg_constraint) ->> 'conenforced')::boolean, true)
+"""
+
+
+def check_guard(
+    name: str, candidates: str, claim: str, cursor: psycopg.Cursor[Any]
+) -> Finding | None:
+    """Look for the foreign keys behind predicates about other tables.
+
+    Args:
+        name: What findings call the reservation source.
+        candidates: The candidate query of the settings.
+        claim: The claim of the settings.
+        cursor: In a transaction of the database that holds the rows.
+
+    Returns:
+        None when the candidate query looks at no other table.
+    """
+    try:
+        query, change = parsed(candidates), parsed(claim)
+    except NotOneStatement:
+        return None
+    if not isinstance(change.this, exp.Table):
+        return None
+    claimed = change.this
+    others = _other_tables(query, claimed)
+    if not others:
+        return None
+    check = f"{name} guard"
+    if isinstance(change, exp.Update):
+        return warning(
+            check,
+            f"the claim is an UPDATE, and the candidate query looks at {', '.join(others)}: a row "
+            "that is committed there while the claim works is not seen, and no foreign key "
+            "refuses an UPDATE",
+            "claim by a DELETE with a foreign key behind it, or let a source of the bucket return "
+            "the keys which those tables need",
+        )
+    # The operator's names are those of the role's own search path.
+    cursor.execute("SET LOCAL search_path TO DEFAULT")
+    unguarded: list[str] = []
+    for other in others:
+        cursor.execute(_FOREIGN_KEYS, (other, _name(claimed)))
+        refuses, follows = cursor.fetchone() or (False, False)
+        if not refuses:
+            why = "its foreign key deletes or changes its rows with the claimed one"
+            unguarded.append(f"{other} ({why if follows else 'no foreign key'})")
+    if unguarded:
+        return warning(
+            check,
+            "the claim does not see what is committed while it works, and nothing refuses it for "
+            f"the sake of a row in {' or '.join(unguarded)}",
+            f"unless such a row needs no upload, give it a FOREIGN KEY to {_name(claimed)} "
+            "without ON DELETE CASCADE or SET NULL",
+        )
+    return ok(check, f"foreign keys of {', '.join(others)} refuse the claim of a row in use")
+
+
+def _other_tables(query: exp.Expr, claimed: exp.Table) -> list[str]:
+    common = {each.alias for each in query.find_all(exp.CTE)}
+    names = {
+        _name(table): None
+        for table in query.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier)
+        and table.name != claimed.name
+        and table.name not in common
+    }
+    return list(names)
+
+
+def _name(table: exp.Table) -> str:
+    """The name as it is written, without its alias."""
+    return str(exp.Table(this=table.this.copy(), db=table.args.get("db")).sql(dialect="postgres"))
+
+
+# Which index would serve an operator's statement.
+
+
+def index_for(candidates: str) -> str | None:
+    """The statement that makes an index in the order of the candidates, where one is enough.
+
+    Returns:
+        None when the rows do not come from one table.
+    """
+    try:
+        query = parsed(candidates)
+    except NotOneStatement:
+        return None
+    if not isinstance(query, exp.Select) or query.args.get("joins"):
+        return None
+    source = query.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Table):
+        return None
+    table = source.this
+    own = [each for each in conjuncts(query.args.get("where")) if not each.find(exp.Query)]
+    where = " AND ".join(_bare(predicate) for predicate in own)
+    name = exp.table_(table.name, db=table.db or None).sql(dialect="postgres")
+    identifier, due = query.selects[0].unalias(), due_of(query)
+    columns = ", ".join(_indexed(column) for column in (due, identifier))
+    return f"CREATE INDEX CONCURRENTLY ON {name} ({columns})" + (f" WHERE {where}" if where else "")
+
+
+def _bare(expression: exp.Expr) -> str:
+    copy = expression.copy()
+    for column in copy.find_all(exp.Column):
+        column.set("table", None)
+    return shown_as_sql(copy)
+
+
+def _indexed(expression: exp.Expr) -> str:
+    bare = _bare(expression)
+    return bare if isinstance(expression, exp.Column) else f"({bare})"
+
+
+def compared_columns(statement: str, table: str) -> list[str]:
+    """The columns of a table that a statement compares: what an index for it should hold.
+
+    Those that are compared with the ids come first, then those that join tables, then the others.
+    """
+    try:
+        read = parsed(statement)
+    except NotOneStatement:
+        return []
+    tables = {each.alias_or_name: each.name for each in read.find_all(exp.Table)}
+    changed = read.this.name if isinstance(read.this, exp.Table) else None
+    found: dict[str, int] = {}
+    for comparison in read.find_all(exp.EQ, exp.In):
+        sides = (comparison.this, comparison.args.get("expression"))
+        for side, other in (sides, sides[::-1]):
+            if not isinstance(side, exp.Column):
+                continue
+            owner = tables.get(side.table, side.table) or only_table(side) or changed
+            if owner == table:
+                found[side.name] = min(_weight(other), found.get(side.name, _LAST))
+    return sorted(found, key=lambda name: found[name])
+
+
+_LAST = 2
+
+
+def _weight(compared_with: exp.Expr | None) -> int:
+    if compared_with is None or isinstance(compared_with, exp.Any):
+        return 0
+    return 1 if isinstance(compared_with, exp.Column) else _LAST
+
 
 LARGE_ROWS = 10_000
 LARGE_BYTES = 8 * 1024 * 1024

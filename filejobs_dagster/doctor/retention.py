@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
-from filejobs_dagster.jobs.table_retention.policy import Examined, examined
+from filejobs_dagster.jobs.table_retention.retention import Examined, examined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
-    from filejobs_dagster.settings.job import Asked
+    from filejobs_dagster.settings.section import Asked
 
 Who = Literal["jobs", "status", "mirror", "application"]
 
@@ -270,7 +270,7 @@ def role_of(url: str) -> str | None:
 
 def asked_of(settings: Settings) -> Iterator[Asked]:
     """Every statement and table of the operator's that the settings name."""
-    from filejobs_dagster.settings.job import Asked  # noqa: PLC0415 (pydantic)
+    from filejobs_dagster.settings.section import Asked  # noqa: PLC0415 (pydantic)
 
     for bucket in settings.buckets.values():
         for source in bucket.sources:

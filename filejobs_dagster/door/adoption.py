@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.audit.append import append
+from filejobs_dagster.door.adoption_target import AWS, AdoptionTarget, Inspection, Row, inspect
 from filejobs_dagster.door.doubt import forget_doubts
-from filejobs_dagster.door.marker import (
-    Marker,
-    Search,
-    replace_marker,
-    search_markers,
-    write_new_marker,
-)
-from filejobs_dagster.door.refusals import (
+from filejobs_dagster.door.guard import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
@@ -40,22 +34,28 @@ from filejobs_dagster.door.refusals import (
     WrongDatabase,
     WrongEnvironment,
 )
-from filejobs_dagster.door.sides import AWS, Inspection, Place, Row, inspect
-from filejobs_dagster.objects.prefixes import overlap
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.door.marker import (
+    Marker,
+    Search,
+    replace_marker,
+    search_markers,
+    write_new_marker,
+)
+from filejobs_dagster.objects.targets import overlap
+from filejobs_dagster.postgres.connect import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from filejobs_dagster.door.probe import Probe
+    from filejobs_dagster.door.server import Probe
     from filejobs_dagster.postgres.primary import ServerState
 
 __all__ = [
     "AGAIN",
     "AWS",
     "Adopted",
+    "AdoptionTarget",
     "Inspection",
-    "Place",
     "Row",
     "adopt",
     "check",
@@ -119,7 +119,7 @@ class Adopted:
     searched: Search | None = field(default=None, compare=False)
 
 
-def check(place: Place) -> Adopted:
+def check(place: AdoptionTarget) -> Adopted:
     """Make sure that bucket and database belong together, before anything is deleted.
 
     Raises:
@@ -129,7 +129,7 @@ def check(place: Place) -> Adopted:
     return judge(place, inspect(place))
 
 
-def judge(place: Place, found: Inspection) -> Adopted:
+def judge(place: AdoptionTarget, found: Inspection) -> Adopted:
     """Tell whether the two sides belong together.
 
     Raises:
@@ -218,7 +218,7 @@ AGAIN = (
 """What to do about a database that is older than it was, or another one."""
 
 
-def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
+def adopt(place: AdoptionTarget, *, by: str, again: str | None = None) -> Adopted:
     """Write the marker and the row. Of a bucket that is adopted already as it is, change nothing.
 
     As it is: with the prefixes that the settings own, on this timeline, at the fixed place.
@@ -262,7 +262,7 @@ def adopt(place: Place, *, by: str, again: str | None = None) -> Adopted:
     return replace(check(place), searched=searched)
 
 
-def _unless_refused(place: Place, found: Inspection, again: str | None) -> Adopted | None:
+def _unless_refused(place: AdoptionTarget, found: Inspection, again: str | None) -> Adopted | None:
     """What belongs together already; None where an adoption is what is missing.
 
     Raises:
@@ -278,7 +278,7 @@ def _unless_refused(place: Place, found: Inspection, again: str | None) -> Adopt
         return None
 
 
-def _vouch(place: Place, by: str, reason: str) -> None:
+def _vouch(place: AdoptionTarget, by: str, reason: str) -> None:
     """Forget that rows and objects did not fit together, and write down who says that they do.
 
     That it is said now is what stands for the clocks, too, after a long silence.
@@ -296,7 +296,7 @@ def _vouch(place: Place, by: str, reason: str) -> None:
         append(cursor, [event])
 
 
-def _as_it_is(place: Place, adopted: Adopted) -> bool:
+def _as_it_is(place: AdoptionTarget, adopted: Adopted) -> bool:
     marker, timeline = adopted.marker, adopted.server.timeline
     return (
         marker.key == place.marker_key
@@ -305,7 +305,7 @@ def _as_it_is(place: Place, adopted: Adopted) -> bool:
     )
 
 
-def _write(place: Place, marker: Marker, before: Marker | None) -> None:
+def _write(place: AdoptionTarget, marker: Marker, before: Marker | None) -> None:
     """Write this installation's marker at the fixed place, over the one that was read there.
 
     One that an older version wrote elsewhere stays as it is, and no longer counts.
@@ -319,7 +319,7 @@ def _write(place: Place, marker: Marker, before: Marker | None) -> None:
         replace_marker(place.client, place.bucket, place.marker_key, marker, before)
 
 
-def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marker:
+def _agree(place: AdoptionTarget, found: Inspection, by: str, again: str | None) -> Marker:
     """Write the database's half and the audit event, and return the bucket's half."""
     with place.database.transaction(place.connection) as cursor:
         now = database_now(cursor)
@@ -375,7 +375,7 @@ def _agree(place: Place, found: Inspection, by: str, again: str | None) -> Marke
     )
 
 
-def raise_counter(place: Place, adopted: Adopted) -> Adopted:
+def raise_counter(place: AdoptionTarget, adopted: Adopted) -> Adopted:
     """Count one more live run: in the database, committed, and then in the marker.
 
     The marker gets this server's timeline with it: so a promoted server takes its bucket over. One
@@ -430,7 +430,7 @@ def raise_counter(place: Place, adopted: Adopted) -> Adopted:
     return now
 
 
-def remember_probe(place: Place, found: Probe) -> None:
+def remember_probe(place: AdoptionTarget, found: Probe) -> None:
     """Keep what the probe found with the bucket's row; without a row, forget it.
 
     Raises:
@@ -451,7 +451,7 @@ def remember_probe(place: Place, found: Probe) -> None:
         )
 
 
-def _require_same_installation(place: Place, found: Inspection) -> None:
+def _require_same_installation(place: AdoptionTarget, found: Inspection) -> None:
     row = found.row
     if row is not None and row.installation != place.installation:
         raise BucketOfAnotherInstallation(
@@ -480,7 +480,7 @@ def _overlaps(claimed: Sequence[str] | None, owned: Sequence[str]) -> bool:
     return any(overlap(one, other) for one in claimed for other in owned)
 
 
-def _require_adopted_prefixes(place: Place, marker: Marker) -> None:
+def _require_adopted_prefixes(place: AdoptionTarget, marker: Marker) -> None:
     if marker.owns is None:
         return
     more = [

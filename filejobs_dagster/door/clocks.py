@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.door.belonging import place_of
+from filejobs_dagster.door.belonging import adoption_target_of
 from filejobs_dagster.door.guard import Guard, Refusal
 from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.listing import ListingFailed, date_of, read_server_date
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.registry import JOB_NAMES
-from filejobs_dagster.settings.durations import format_duration
+from filejobs_dagster.settings.values import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -384,7 +384,11 @@ def _require_dates_of_now(at: Look, bucket: BucketAt) -> None:
     Raises:
         Refusal: It does, or it has no date.
     """
-    client, name, key = bucket.client, bucket.settings.bucket, place_of(at, bucket).marker_key
+    client, name, key = (
+        bucket.client,
+        bucket.settings.bucket,
+        adoption_target_of(at, bucket).marker_key,
+    )
     try:
         head = client.head_object(Bucket=name, Key=key)
     except Exception as error:

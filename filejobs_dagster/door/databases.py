@@ -21,9 +21,8 @@ import psycopg
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.collector import BYTES
 from filejobs_dagster.door.adoption import AGAIN
-from filejobs_dagster.door.belonging import NOTHING_MORE, UNTOUCHED
+from filejobs_dagster.door.belonging import NOTHING_MORE, UNTOUCHED, Watch
 from filejobs_dagster.door.guard import Guard, Refusal
-from filejobs_dagster.door.watch import Watch
 from filejobs_dagster.postgres.primary import ASKED_OF_SERVERS, in_the_log, server_state
 from filejobs_dagster.registry import BY_NAME
 

@@ -14,8 +14,8 @@ from filejobs_dagster.door.databases import recognise
 from filejobs_dagster.door.guard import BucketAt, Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.ledger.outcome import REFUSALS
-from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.objects.client import BucketUnavailable, make_client
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     import logging

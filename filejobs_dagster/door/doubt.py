@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.door.adoption_target import AWS
 from filejobs_dagster.door.guard import Guard, Refusal
-from filejobs_dagster.door.sides import AWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.door.refusals import AdoptionRefused
 from filejobs_dagster.runbook import of_refusal
 
 if TYPE_CHECKING:
@@ -17,6 +16,61 @@ if TYPE_CHECKING:
     from filejobs_dagster.collector import Touch
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import BucketSettings, Settings
+
+# Why a bucket may not be swept: each with its own name, because each has its own way out.
+
+
+class AdoptionRefused(Exception):
+    """Bucket and database do not belong together, or it is not known whether they do."""
+
+    @property
+    def see(self) -> str:
+        """Where the pages say what to do."""
+        return of_refusal(type(self).__name__)
+
+
+class NotAdopted(AdoptionRefused):
+    """Nobody has adopted the bucket."""
+
+
+class PrefixesNotAdopted(AdoptionRefused):
+    """The settings own more of the bucket than was adopted."""
+
+
+class WrongBucket(AdoptionRefused):
+    """What the settings own belongs to another installation. Nothing overrides that."""
+
+
+class WrongEnvironment(AdoptionRefused):
+    """The bucket was adopted for another environment. Nothing overrides that."""
+
+
+class WrongDatabase(AdoptionRefused):
+    """The bucket belongs to another database."""
+
+
+class DatabaseRestored(AdoptionRefused):
+    """The database is behind the marker."""
+
+
+class LeftBehind(AdoptionRefused):
+    """The marker was written on a later timeline: a standby of this server was promoted."""
+
+
+class BucketOfAnotherInstallation(AdoptionRefused):
+    """Another installation on the same schema has adopted the bucket."""
+
+
+class MarkerUnreadable(AdoptionRefused):
+    """What the bucket says of its owner could not be read, so nothing may be concluded from it."""
+
+
+class MarkerNotWritten(AdoptionRefused):
+    """The marker could not be written."""
+
+
+class MarkerTaken(AdoptionRefused):
+    """Somebody else wrote the marker meanwhile."""
 
 
 class Refusal(Exception):

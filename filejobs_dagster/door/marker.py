@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 from tenacity import wait_random
 
-from filejobs_dagster.door.refusals import MarkerNotWritten, MarkerTaken, MarkerUnreadable
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.door.guard import MarkerNotWritten, MarkerTaken, MarkerUnreadable
 from filejobs_dagster.objects.errors import described, status_of
-from filejobs_dagster.objects.etags import strong
+from filejobs_dagster.objects.identity import strong
 from filejobs_dagster.objects.listing import ListingFailed
 from filejobs_dagster.objects.listing.ask import Asker
-from filejobs_dagster.objects.listing.reader import Reader
-from filejobs_dagster.objects.prefixes import MARKERS
+from filejobs_dagster.objects.listing.part import Reader
+from filejobs_dagster.objects.targets import MARKERS
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -4,8 +4,7 @@ Nothing here is for production: both servers accept anybody who reaches them. Bo
 only this machine can reach them, and both end with the process that started them.
 """
 
-from filejobs_dagster.embedded.environment import clean_environment
-from filejobs_dagster.embedded.missing import EmbeddedExtraMissingError
+from filejobs_dagster.embedded.environment import EmbeddedExtraMissingError, clean_environment
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres, EmbeddedPostgresError
 from filejobs_dagster.embedded.s3 import EmbeddedS3, EmbeddedS3Error, EmbeddedS3Process
 

@@ -11,9 +11,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from filejobs_dagster.embedded.account import ServerAccount
+    from filejobs_dagster.embedded.environment import PostgresSoftware, ServerAccount
     from filejobs_dagster.embedded.place import ServerPlace
-    from filejobs_dagster.embedded.software import PostgresSoftware
 
 SCRIPT = """
 read -r line

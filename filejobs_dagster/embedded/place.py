@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from filejobs_dagster.embedded.account import ServerAccount
+    from filejobs_dagster.embedded.environment import ServerAccount
 
 SOCKET_NAME = ".s.PGSQL.5432"
 LONGEST_SOCKET_PATH = 100

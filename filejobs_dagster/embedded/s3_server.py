@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.embedded.missing import require
+from filejobs_dagster.embedded.environment import require
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -14,10 +14,9 @@ from pydantic import Field, StrictInt
 from filejobs_dagster.collector import Collector
 from filejobs_dagster.settings.audit import RollingParts
 from filejobs_dagster.settings.cron import shortest_pause
-from filejobs_dagster.settings.durations import duration_in, format_duration
-from filejobs_dagster.settings.job import Around, JobSettings, MaxRuntime, OneRun, Run
 from filejobs_dagster.settings.problems import mistake
-from filejobs_dagster.settings.section import Found
+from filejobs_dagster.settings.section import Around, Found, JobSettings, MaxRuntime, OneRun, Run
+from filejobs_dagster.settings.values import duration_in, format_duration
 
 if TYPE_CHECKING:
     from filejobs_dagster.collector import Resources
@@ -156,15 +155,15 @@ def _every_chain(said: Mapping[str, Any]) -> Iterator[Found]:
         yield ("limit",), mistake("it takes every chain, whole", "leave limit out")
 
 
-class SealRequest(OneRun, AuditSealSettings):
+class AuditSealRun(OneRun, AuditSealSettings):
     """What one run does. No further chain is begun after `max_runtime`; then the run fails."""
 
 
-class TrimRequest(OneRun, AuditTrimSettings):
+class AuditTrimRun(OneRun, AuditTrimSettings):
     """What one run does."""
 
 
-class VerifyRequest(OneRun, AuditVerifySettings):
+class AuditVerifyRun(OneRun, AuditVerifySettings):
     """What one run computes again. After `max_runtime` no further chain is begun: it fails."""
 
     parts: Annotated[
@@ -176,27 +175,27 @@ class VerifyRequest(OneRun, AuditVerifySettings):
     ] = 7
 
 
-def _seal(run: RunContext, request: SealRequest, has: Resources) -> Outcome:
+def _seal(run: RunContext, request: AuditSealRun, has: Resources) -> Outcome:
     from filejobs_dagster.jobs import audit_seal, audit_setup  # noqa: PLC0415 (heavy)
-    from filejobs_dagster.jobs.audit_troubles import teaching  # noqa: PLC0415 (heavy)
+    from filejobs_dagster.jobs.audit_setup import teaching  # noqa: PLC0415 (heavy)
 
     with teaching():
         policy = audit_setup.seal_policy(has.settings)
     return audit_seal.run(run, request, policy)
 
 
-def _trim(run: RunContext, request: TrimRequest, has: Resources) -> Outcome:
+def _trim(run: RunContext, request: AuditTrimRun, has: Resources) -> Outcome:
     from filejobs_dagster.jobs import audit_setup, audit_trim  # noqa: PLC0415 (heavy)
-    from filejobs_dagster.jobs.audit_troubles import teaching  # noqa: PLC0415 (heavy)
+    from filejobs_dagster.jobs.audit_setup import teaching  # noqa: PLC0415 (heavy)
 
     with teaching():
         policy = audit_setup.trim_policy(has.settings)
     return audit_trim.run(run, request, policy)
 
 
-def _verify(run: RunContext, request: VerifyRequest, has: Resources) -> Outcome:
+def _verify(run: RunContext, request: AuditVerifyRun, has: Resources) -> Outcome:
     from filejobs_dagster.jobs import audit_setup, audit_verify  # noqa: PLC0415 (heavy)
-    from filejobs_dagster.jobs.audit_troubles import teaching  # noqa: PLC0415 (heavy)
+    from filejobs_dagster.jobs.audit_setup import teaching  # noqa: PLC0415 (heavy)
 
     with teaching():
         policy = audit_setup.verify_policy(has.settings)
@@ -216,7 +215,7 @@ SEAL = Collector(
     summary="States where each audit chain has reached, and pins it outside.",
     touches=frozenset({"chain"}),
     settings=AuditSealSettings,
-    request=SealRequest,
+    request=AuditSealRun,
     run=_seal,
     states_now=True,
     dry_run="true: verify, say what would be sealed, write neither seal nor pin. false: seal. "
@@ -233,7 +232,7 @@ TRIM = Collector(
     summary="Cuts a sealed and pinned prefix of the audit log.",
     touches=frozenset({"chain"}),
     settings=AuditTrimSettings,
-    request=TrimRequest,
+    request=AuditTrimRun,
     run=_trim,
     dry_run="true: verify, say what would go or be refused, remove nothing. false: remove. "
     "(`allow_live: false` in filejobs.yaml forbids false.)",
@@ -251,7 +250,7 @@ VERIFY = Collector(
     summary="Verifies the audit chains against seals and pins.",
     touches=frozenset(),
     settings=AuditVerifySettings,
-    request=VerifyRequest,
+    request=AuditVerifyRun,
     run=_verify,
     states_now=True,
     dry_run="Verifying changes nothing, so every run of it is a dry one, whatever stands here, and "
@@ -260,3 +259,63 @@ VERIFY = Collector(
 )
 
 JOBS: tuple[Collector[Any, Any], ...] = (SEAL, TRIM, VERIFY)
+
+
+# What records of the audit jobs say, in words: the reference is made of it.
+
+SEAL_FIELDS: Mapping[str, str] = {
+    "scanned; acted": "chains looked at; seals written. A dry run writes none and pins none",
+    "sealed_events; would_seal_events": "events that no earlier seal counted, live and dry",
+    "unsigned_seals; unpinned_seals": (
+        "seals of this run without a signature, without a copy outside"
+    ),
+    "pinned_late": "older seals that were pinned first",
+    "chains": "one row per chain",
+    "findings": (
+        "what was refused, by chain and code; any of it fails the run. The other chains are sealed"
+    ),
+    "signatures; pins; explained": (
+        "what the seals are worth: the place of the pins, and what is missing"
+    ),
+}
+"""Fields of a run of `audit_seal`."""
+
+TRIM_FIELDS: Mapping[str, str] = {
+    "scanned; acted": "events that are older than the retention; events removed",
+    "would_trim_events": "in a dry run: what a live one would remove",
+    "checkpoints": "receipts, one per batch",
+    "retention_seconds; archived": "the rule of this run",
+    "chains": (
+        "one row per chain: what is due, what was planned, and what stopped it: `RETENTION` "
+        "(everything that is due goes), `SEAL` (up to the last boundary of a pinned seal), "
+        "`LEGAL_HOLD` (up to the first hold), `WOULD_EMPTY` (all but the newest event), "
+        "`refused`"
+    ),
+    "chains_left_out": "chains that were not looked at, because limit or time was over",
+    "truncated; stopped_reason; oldest_left": (
+        "`limit` or `max_runtime` ended the run; since when the oldest event that could have "
+        "gone is due"
+    ),
+    "swept": "live, nothing refused, nothing left that could have gone",
+}
+"""Fields of a run of `audit_trim`."""
+
+VERIFY_FIELDS: Mapping[str, str] = {
+    "scanned; acted": "events computed again; always 0",
+    "check": "which check, and which part",
+    "chains_verified; verified_events": (
+        "chains without a finding, and how many of their events were computed"
+    ),
+    "unread_events": "events that this run did not compute",
+    "read": (
+        "of a rolling check: when each part was read last, and since when all were "
+        "(`all_read_since`)"
+    ),
+    "unprotected_events": (
+        "events behind the newest pin. They are linked, and never called verified"
+    ),
+    "chains": "one row per chain: verdict, head, trimmed, sealed and pinned to, unprotected",
+    "findings; warnings": "chain, code, first event, how often, in words. Findings fail the run",
+    "truncated": "the time was over before every chain was looked at; such a run fails",
+}
+"""Fields of a run of `audit_verify`."""

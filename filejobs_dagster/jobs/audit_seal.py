@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.seal import SealPolicy, chains_by_need, seal_chain
-from filejobs_dagster.jobs.audit_troubles import (
+from filejobs_dagster.jobs.audit_setup import (
     NOT_FINISHED,
     SHOWN,
     Trouble,
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from filejobs_dagster.audit.seal import Sealed
-    from filejobs_dagster.jobs.audit import SealRequest
+    from filejobs_dagster.jobs.audit import AuditSealRun
     from filejobs_dagster.jobs.context import RunContext
 
 JOB = "audit_seal"
 
 
-def run(context: RunContext, request: SealRequest, policy: SealPolicy) -> Outcome:
+def run(context: RunContext, request: AuditSealRun, policy: SealPolicy) -> Outcome:
     """Seal every chain, or in a dry run say what would be sealed.
 
     Args:

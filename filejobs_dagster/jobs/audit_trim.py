@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.trim import Batch, TrimPlan, TrimPolicy, trim_chain
 from filejobs_dagster.audit.verify import known_chains
-from filejobs_dagster.jobs.audit_troubles import (
+from filejobs_dagster.jobs.audit_setup import (
     SHOWN,
     Troubles,
     recorded_after,
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.audit import TrimRequest
+    from filejobs_dagster.jobs.audit import AuditTrimRun
     from filejobs_dagster.jobs.context import RunContext
 
 JOB = "audit_trim"
 
 
-def run(context: RunContext, request: TrimRequest, policy: TrimPolicy) -> Outcome:
+def run(context: RunContext, request: AuditTrimRun, policy: TrimPolicy) -> Outcome:
     """Trim every chain, or in a dry run say what would go.
 
     Args:
@@ -95,7 +95,7 @@ class _Trimming:
     """A run at work."""
 
     context: RunContext
-    request: TrimRequest
+    request: AuditTrimRun
     policy: TrimPolicy
     about: dict[str, Any]
     works: list[_Work] = field(default_factory=list)

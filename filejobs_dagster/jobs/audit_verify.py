@@ -22,7 +22,7 @@ from filejobs_dagster.audit.verify import (
     part_of_day,
     verify_chain,
 )
-from filejobs_dagster.jobs.audit_troubles import (
+from filejobs_dagster.jobs.audit_setup import (
     NOT_FINISHED,
     NOT_READ,
     OWN_CODES,
@@ -33,18 +33,18 @@ from filejobs_dagster.jobs.audit_troubles import (
     where_pins_are,
 )
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 
 if TYPE_CHECKING:
     from filejobs_dagster.audit.verify import Mode, Verification
-    from filejobs_dagster.jobs.audit import Check, VerifyRequest
+    from filejobs_dagster.jobs.audit import AuditVerifyRun, Check
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.postgres.connect import Connection, Database
 
 JOB = "audit_verify"
 
 
-def run(context: RunContext, request: VerifyRequest, policy: VerifyPolicy) -> Outcome:
+def run(context: RunContext, request: AuditVerifyRun, policy: VerifyPolicy) -> Outcome:
     """Verify every chain that the database or the pins know.
 
     Args:

@@ -15,8 +15,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.postgres.connect import DatabaseUnavailable, database_now
 from filejobs_dagster.postgres.locks import LeaseLost
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.door.door import Door
+    from filejobs_dagster.ledger.outcome import Window
     from filejobs_dagster.ledger.progress import Progress, RunIdentity
-    from filejobs_dagster.ledger.words import Window
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.postgres.locks import Lease
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import psycopg
 from tenacity import (
@@ -24,10 +24,15 @@ from tenacity import (
 from filejobs_dagster.audit.append import NotCanonical, append
 from filejobs_dagster.door.guard import Refusal
 from filejobs_dagster.jobs.context import JobFailed, RunContext
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import (
+    EVERYTHING,
+    INTERRUPTED,
+    LIMITED_TO,
+    Mode,
+    Outcome,
+    Window,
+)
 from filejobs_dagster.ledger.progress import GivenUp, Progress, RunIdentity
-from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.ledger.words import EVERYTHING, INTERRUPTED, LIMITED_TO, Window
 from filejobs_dagster.postgres.connect import (
     Connection,
     Database,
@@ -43,6 +48,7 @@ from filejobs_dagster.postgres.locks import (
     run_lock,
 )
 from filejobs_dagster.runbook import RUNNING, of_refusal
+from filejobs_dagster.text import sanitize, sanitize_exception
 
 if TYPE_CHECKING:
     import logging
@@ -57,7 +63,7 @@ STARTED_BY_HAND = "run.started_by_hand"
 
 
 @dataclass(frozen=True)
-class Pace:
+class Intervals:
     """Intervals of a run's own housekeeping.
 
     Attributes:
@@ -70,7 +76,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Ticket:
+class RunSpec:
     """What starts a run.
 
     Attributes:
@@ -91,7 +97,7 @@ class Ticket:
     window: Window = EVERYTHING
     mode_reason: str | None = None
     known_secrets: tuple[str, ...] = ()
-    pace: Pace = Pace()
+    pace: Intervals = Intervals()
     by_hand: bool = False
     settings: str = ""
     limited_to: int | None = None
@@ -130,8 +136,8 @@ class NotRecorded(Exception):
     """The run's final word could not be written; the message says that and how the job ended."""
 
 
-def conduct(
-    ticket: Ticket,
+def run_job(
+    run_spec: RunSpec,
     database: Database,
     body: Body,
     log: logging.Logger,
@@ -141,7 +147,7 @@ def conduct(
     """Run a job from its locks to its final word.
 
     Args:
-        ticket: What starts the run.
+        run_spec: What starts the run.
         database: Where the tables are.
         body: The job.
         log: Where progress lines go.
@@ -160,7 +166,7 @@ def conduct(
         NoConnectionFree: A pooler had no connection at all before anything was done.
         BaseException: An interrupt, after the final word was written.
     """
-    identity = ticket.identity
+    identity = run_spec.identity
     lease = Lease(database, f"{identity.job} lock {identity.run_id}")
     progress = Progress(identity)
     try:
@@ -168,26 +174,26 @@ def conduct(
         with closing_for_sure(database.connect(f"{identity.job} {identity.run_id}")) as connection:
             context = RunContext(
                 identity,
-                ticket.window,
+                run_spec.window,
                 database,
                 connection,
                 lease,
                 progress,
                 log,
                 door,
-                ticket.ended,
+                run_spec.ended,
             )
             try:
                 with database.transaction(connection) as cursor:
-                    progress.open(cursor, _opening(ticket))
+                    progress.open(cursor, _opening(run_spec))
             except NoConnectionFree as error:
                 # Another run may be waiting for the connection that this one's locks are on.
                 lease.release()
-                outcome = _failed(ticket, error)
-                return _write_final_word(ticket, context, outcome, _opening(ticket))
+                outcome = _failed(run_spec, error)
+                return _write_final_word(run_spec, context, outcome, _opening(run_spec))
             try:
-                with _beating(context, ticket.pace):
-                    return _work(ticket, context, body)
+                with _beating(context, run_spec.pace):
+                    return _work(run_spec, context, body)
             finally:
                 # Another one by now, where the first had broken.
                 context.connection.close()
@@ -210,49 +216,53 @@ def closing_for_sure(connection: Connection) -> Iterator[Connection]:
         connection.close()
 
 
-def _opening(ticket: Ticket) -> dict[str, Any]:
-    detail: dict[str, Any] = {"window": ticket.window.as_detail()}
-    if ticket.identity.started_by is not None:
-        detail["started_by"] = ticket.identity.started_by.as_detail()
-    if ticket.settings:
-        detail["settings"] = ticket.settings
-    if ticket.mode_reason is not None:
-        detail["mode_reason"] = ticket.mode_reason
-    if ticket.limited_to is not None:
-        detail[LIMITED_TO] = ticket.limited_to
+def _opening(run_spec: RunSpec) -> dict[str, Any]:
+    detail: dict[str, Any] = {"window": run_spec.window.as_detail()}
+    if run_spec.identity.started_by is not None:
+        detail["started_by"] = run_spec.identity.started_by.as_detail()
+    if run_spec.settings:
+        detail["settings"] = run_spec.settings
+    if run_spec.mode_reason is not None:
+        detail["mode_reason"] = run_spec.mode_reason
+    if run_spec.limited_to is not None:
+        detail[LIMITED_TO] = run_spec.limited_to
     return detail
 
 
-def _work(ticket: Ticket, context: RunContext, body: Body) -> Outcome:
+def _work(run_spec: RunSpec, context: RunContext, body: Body) -> Outcome:
     try:
         if context.live:
             _claim_exclusive(context)
         door = context.door
         if door is not None:
             door.enter(context.database, context.connection, context.log, live=context.live)
-        if context.live and ticket.by_hand:
-            _announce(ticket, context)
-        outcome = _told(ticket, context, body(context))
+        if context.live and run_spec.by_hand:
+            _announce(run_spec, context)
+        outcome = _told(run_spec, context, body(context))
     except GivenUp:
         raise
     except Exception as error:  # noqa: BLE001 (every failure becomes the final word)
-        context.log.warning("The job failed: %s", sanitize(str(error), known=ticket.known_secrets))
-        outcome = _told(ticket, context, _failed(ticket, error))
+        context.log.warning(
+            "The job failed: %s", sanitize(str(error), known=run_spec.known_secrets)
+        )
+        outcome = _told(run_spec, context, _failed(run_spec, error))
     except BaseException:
         close_after_interrupt(context.connection)
         try:
-            _write_final_word(ticket, context, _told(ticket, context, Outcome(error=INTERRUPTED)))
+            _write_final_word(
+                run_spec, context, _told(run_spec, context, Outcome(error=INTERRUPTED))
+            )
         except GivenUp as given_up:
             # Its record stands already; what interrupted the run is still what ends it.
             context.log.warning("%s", given_up)
         raise
-    return _write_final_word(ticket, context, outcome)
+    return _write_final_word(run_spec, context, outcome)
 
 
-def _told(ticket: Ticket, context: RunContext, outcome: Outcome) -> Outcome:
+def _told(run_spec: RunSpec, context: RunContext, outcome: Outcome) -> Outcome:
     """The outcome with what the door found, without secrets."""
     door = context.door
-    return (outcome if door is None else door.told(outcome)).sanitized(ticket.known_secrets)
+    return (outcome if door is None else door.told(outcome)).sanitized(run_spec.known_secrets)
 
 
 def _claim_run(lease: Lease, database: Database, progress: Progress) -> None:
@@ -281,14 +291,14 @@ def _claim_exclusive(context: RunContext) -> None:
         raise AlreadyRunning(identity, holder) from taken
 
 
-def _announce(ticket: Ticket, context: RunContext) -> None:
+def _announce(run_spec: RunSpec, context: RunContext) -> None:
     """Write into the audit log that somebody runs this job live, before it can remove anything.
 
     Raises:
         JobFailed: It could not be written. No manual live run goes without its event.
         GivenUp: The run's record stands already.
     """
-    identity = ticket.identity
+    identity = run_spec.identity
     starter = identity.started_by
     event = {
         "kind": STARTED_BY_HAND,
@@ -297,7 +307,7 @@ def _announce(ticket: Ticket, context: RunContext) -> None:
         "trigger": {"kind": identity.trigger.kind, "name": identity.trigger.name},
         "started_by": None if starter is None else starter.as_detail(),
         "holder": identity.holder,
-        "window": ticket.window.as_detail(),
+        "window": run_spec.window.as_detail(),
     }
     try:
         with context.database.transaction(context.connection) as cursor:
@@ -306,28 +316,28 @@ def _announce(ticket: Ticket, context: RunContext) -> None:
     except (psycopg.Error, NotCanonical) as error:
         raise JobFailed(
             "A live run that somebody starts stands in the audit log first, and that could not be "
-            f"written: {sanitize_exception(error, known=ticket.known_secrets)}\n"
+            f"written: {sanitize_exception(error, known=run_spec.known_secrets)}\n"
             "Nothing was removed. `filejobs doctor` says what the audit log lacks."
         ) from error
 
 
-def _failed(ticket: Ticket, error: Exception) -> Outcome:
+def _failed(run_spec: RunSpec, error: Exception) -> Outcome:
     """Turn an exception into an outcome; the numbers committed so far stay as they are."""
     text = (
-        sanitize(str(error), known=ticket.known_secrets)
+        sanitize(str(error), known=run_spec.known_secrets)
         if isinstance(error, JobFailed | Refusal)
-        else sanitize_exception(error, known=ticket.known_secrets)
+        else sanitize_exception(error, known=run_spec.known_secrets)
     )
     return Outcome(error=text)
 
 
 def _write_final_word(
-    ticket: Ticket, context: RunContext, outcome: Outcome, opening: dict[str, Any] | None = None
+    run_spec: RunSpec, context: RunContext, outcome: Outcome, opening: dict[str, Any] | None = None
 ) -> Outcome:
     """Write the final word on a fresh connection, trying again while the database is away.
 
     Args:
-        ticket: What started the run.
+        run_spec: What started the run.
         context: The run.
         outcome: Its final word.
         opening: What its row begins with, when the row is not there yet.
@@ -337,7 +347,7 @@ def _write_final_word(
     """
     attempts = Retrying(
         retry=retry_if_exception_type((psycopg.OperationalError, DatabaseUnavailable)),
-        stop=stop_after_delay(ticket.pace.final_word.total_seconds()),
+        stop=stop_after_delay(run_spec.pace.final_word.total_seconds()),
         wait=wait_random_exponential(multiplier=0.2, max=5),
         reraise=True,
     )
@@ -349,7 +359,7 @@ def _write_final_word(
         how = "The job succeeded" if outcome.ok else f"The job failed: {outcome.error}"
         raise NotRecorded(
             f"{how}\nAND its final word could not be recorded: "
-            f"{sanitize_exception(error, known=ticket.known_secrets)}"
+            f"{sanitize_exception(error, known=run_spec.known_secrets)}"
         ) from error
 
 
@@ -372,7 +382,7 @@ def _finish_once(context: RunContext, outcome: Outcome, opening: dict[str, Any] 
 
 
 @contextmanager
-def _beating(context: RunContext, pace: Pace) -> Iterator[None]:
+def _beating(context: RunContext, pace: Intervals) -> Iterator[None]:
     """Show signs of life beside the job, and take broken locks again.
 
     A job that reads a long listing does not speak to the database for an hour; if the database was
@@ -408,3 +418,62 @@ def _beat_once(context: RunContext) -> None:
             context.door.look_with(connection)
         with database.transaction(connection) as cursor:
             context.progress.beat(cursor)
+
+
+# Who decides whether a run is live.
+#
+# In this order: the operator's veto (`allow_live: false`, or FILEJOBS_ALLOW_LIVE=0), the run
+# config when it says so itself, the run tag `filejobs/mode`, and otherwise dry.
+
+MODE_TAG = "filejobs/mode"
+
+_MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class UnknownMode(ValueError):
+    """Somebody asked for a mode that does not exist; nothing was started."""
+
+
+@dataclass(frozen=True)
+class ModeDecision:
+    """The effective mode.
+
+    Attributes:
+        mode: What the run does.
+        reason: Why, when that is not what somebody asked for; else None.
+    """
+
+    mode: Mode
+    reason: str | None = None
+
+
+def decide_mode(*, allow_live: bool, config_dry_run: bool | None, tag: str | None) -> ModeDecision:
+    """Decide the effective mode of a run.
+
+    Args:
+        allow_live: The operator's veto when False.
+        config_dry_run: `dry_run` where the run config says it explicitly, else None.
+        tag: The run tag `filejobs/mode`, if there is one.
+
+    Raises:
+        UnknownMode: The tag is neither `dry` nor `live`.
+    """
+    if tag is not None and tag not in _MODES:
+        raise UnknownMode(
+            f"The run tag {MODE_TAG} is {tag!r}; it can be 'dry' or 'live'. Nothing was started."
+        )
+    asked: Mode = "live" if tag == "live" else "dry"
+    reason = None
+    if config_dry_run is not None:
+        by_config: Mode = "dry" if config_dry_run else "live"
+        if tag is not None and by_config != asked:
+            reason = (
+                f"the run config says dry_run: {str(config_dry_run).lower()}, which comes before "
+                f"the tag {MODE_TAG}: {tag}"
+            )
+        asked = by_config
+    if asked == "live" and not allow_live:
+        return ModeDecision(
+            "dry", "live was asked, but allow_live: false (or FILEJOBS_ALLOW_LIVE=0) forbids it"
+        )
+    return ModeDecision(asked, reason)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -14,8 +14,8 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.ledger.outcome import sanitized_detail
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.postgres.locks import exclusive_lock, holding_session, run_lock
-from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.ledger.words import Mode, StartedBy, Trigger
+    from filejobs_dagster.ledger.outcome import Mode, Outcome, StartedBy, Trigger
 
 _OPEN = """
 INSERT INTO job_progress

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.ledger.mirror import ENDS_BY, FinishedRun, mirror
-from filejobs_dagster.ledger.outcome import sanitized_detail
+from filejobs_dagster.ledger.outcome import EVERYTHING, sanitized_detail
 from filejobs_dagster.ledger.progress import Progress
-from filejobs_dagster.ledger.words import EVERYTHING
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

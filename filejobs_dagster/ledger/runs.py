@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.ledger.outcome import readable_detail
-from filejobs_dagster.ledger.words import StartedBy
+from filejobs_dagster.ledger.outcome import StartedBy, readable_detail
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
 
 # One look into the index (installation, job, finished_at DESC, id DESC) per job, then a merge: the
 # order over all jobs has no index of its own.

@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim
 from dateutil.parser import isoparse
 
+from filejobs_dagster.ledger.outcome import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
 from filejobs_dagster.ledger.runs import would_act
-from filejobs_dagster.ledger.words import AHEAD, LIMITED_TO, STARTED_AGAIN, StartedBy
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.runbook import of_condition
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
 
 Word = Literal["ok", "ok (dry)", "failed", "stale", "behind", "never run", "unknown"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.text import sanitize
 
 LONGEST_REASON = 500
 

@@ -18,22 +18,19 @@ from filejobs_dagster.book.outcomes import (
     Outcomes,
     StorageRejected,
 )
-from filejobs_dagster.objects import identity, prefixes
+from filejobs_dagster.objects import identity, targets
+from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
+from filejobs_dagster.objects.deletion_mode import DeletionMode, abilities_of
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.etags import strong
-from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
-from filejobs_dagster.objects.judgement import LastQuestion
-from filejobs_dagster.objects.keys import is_folded, unfolded
-from filejobs_dagster.objects.manner import Manner, abilities_of
-from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
-from filejobs_dagster.objects.multipart.aborting import Aborting
-from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.identity import strong
+from filejobs_dagster.objects.judgement import KeyOutcomes, LastQuestion
+from filejobs_dagster.objects.multipart.aborting import Aborted, AbortFate, Aborting
 from filejobs_dagster.objects.purging import Purging
 from filejobs_dagster.objects.quarantine import Copying, Return
 from filejobs_dagster.objects.removing import Removing
 from filejobs_dagster.objects.sending import BACK_OFF, Deleting
-from filejobs_dagster.objects.targets import Expected, Target, as_it_is
+from filejobs_dagster.objects.targets import Expected, Target, as_it_is, is_folded, unfolded
 from filejobs_dagster.objects.versions import versions_of
 from filejobs_dagster.references.near import ReferenceForms
 
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.quarantine import Copy
     from filejobs_dagster.references.check import ReferenceCheck
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.own_tables import Claim
 
 
 NOT_OWNED = "not owned"
@@ -116,7 +113,7 @@ class Gate:
         references: ReferenceCheck,
         *,
         wait: wait_base = BACK_OFF,
-        pace: Pace | None = None,
+        pace: AdaptiveRate | None = None,
     ) -> None:
         """Guard one bucket.
 
@@ -133,7 +130,7 @@ class Gate:
         owned = [b""] if bucket.owns_whole_bucket else [prefix.encode() for prefix in bucket.owns]
         self._forms = ReferenceForms(owned, bucket.bucket.encode())
         self._wait = wait
-        self._pace = pace or Pace()
+        self._pace = pace or AdaptiveRate()
         self._copying = Copying(client, bucket.bucket)
 
     def owned(self, key: str) -> str | None:
@@ -149,7 +146,7 @@ class Gate:
             return NOT_OWNED
         if any(_protects(entry, key) for entry in self._bucket.protect):
             return PROTECTED
-        if key.startswith(prefixes.OF_THE_HOUSE) or key == self._bucket.marker:
+        if key.startswith(targets.OF_THE_HOUSE) or key == self._bucket.marker:
             # The markers, the probe's objects, which stand beside them for a moment, and copies.
             return PROTECTED
         if not _RESOLVABLE.isdisjoint(key.split("/")) or (is_folded(key) and self._folds_slashes()):
@@ -179,7 +176,7 @@ class Gate:
         self,
         keys: Sequence[str],
         before_bytes: Callable[[], None],
-        manner: Manner | None = None,
+        deletion_mode: DeletionMode | None = None,
         *,
         claims: Sequence[Claim] = (),
     ) -> Outcomes[str]:
@@ -193,7 +190,8 @@ class Gate:
             before_bytes: Proves that the caller may still delete: that its lock is held and its
                 run was not given up for dead. Called right before every request that deletes;
                 an exception of it means no.
-            manner: How this bucket removes, from `manner_of`; without it, nothing special. Where
+            deletion_mode: How this bucket removes, from `deletion_mode_of`; without it, nothing
+                special. Where
                 all versions are to go, those behind a delete marker go, too.
             claims: As in `admit`.
 
@@ -208,7 +206,7 @@ class Gate:
         kept = [ItemOutcome(key, Fate.KEPT, why) for key, why in whys.items() if why is not None]
         ours = [key for key, why in whys.items() if why is None]
         question = LastQuestion(ours, admit=lambda asked: self.admit(asked, claims=claims).kept)
-        how = manner or Manner()
+        how = deletion_mode or DeletionMode()
         try:
             if how.copies:
                 done = self._set_aside(ours, before_bytes, how, claims)
@@ -225,7 +223,7 @@ class Gate:
         self,
         keys: Sequence[str],
         before_bytes: Callable[[], None],
-        manner: Manner,
+        deletion_mode: DeletionMode,
         claims: Sequence[Claim],
     ) -> Outcomes[str]:
         """Look at each, and remove it as what it was then: what was copied is what may go."""
@@ -255,7 +253,7 @@ class Gate:
             if not isinstance(it, Present)
         ]
         try:
-            done = self.remove(there, before_bytes, manner, claims=claims).as_text()
+            done = self.remove(there, before_bytes, deletion_mode, claims=claims).as_text()
         except DeletionStopped as stopped:
             stopped.so_far = Outcomes((*others, *stopped.so_far.as_text()))
             raise
@@ -266,10 +264,10 @@ class Gate:
         keys: Sequence[str],
         before_bytes: Callable[[], None],
         question: LastQuestion,
-        manner: Manner,
+        deletion_mode: DeletionMode,
     ) -> Outcomes[str]:
         """One deletion for each key."""
-        versions = self._versions(keys, manner)
+        versions = self._versions(keys, deletion_mode)
         work = Deleting(
             self._client,
             self._bucket.bucket,
@@ -281,7 +279,7 @@ class Gate:
 
         def so_far() -> Outcomes[str]:
             for target, verdict in work.verdicts.items():
-                work.verdicts[target] = as_it_is(target, verdict, manner, versions)
+                work.verdicts[target] = as_it_is(target, verdict, deletion_mode, versions)
             return work.outcomes()
 
         try:
@@ -291,13 +289,13 @@ class Gate:
             raise
         return so_far()
 
-    def _versions(self, keys: Sequence[str], manner: Manner) -> dict[str, str | None]:
+    def _versions(self, keys: Sequence[str], deletion_mode: DeletionMode) -> dict[str, str | None]:
         """The current version of each key, where only that tells what a deletion does to it.
 
         Raises:
             StorageRejected: No request can succeed; nothing was deleted.
         """
-        if manner.versioning in ("off", "enabled"):
+        if deletion_mode.versioning in ("off", "enabled"):
             return {}
         try:
             seen = look_at_targets(self._client, self._bucket.bucket, [Target(key) for key in keys])
@@ -310,7 +308,7 @@ class Gate:
         self, keys: Sequence[str], before_bytes: Callable[[], None], question: LastQuestion
     ) -> Outcomes[str]:
         """Remove every version of keys whose rows are gone."""
-        fates = Fates()
+        fates = KeyOutcomes()
         whole = [(key, Expected(key.encode(), "", 0, -1)) for key in keys]
         purging = Purging(
             self._client,
@@ -337,7 +335,7 @@ class Gate:
         self,
         orphans: Sequence[Expected],
         before_bytes: Callable[[], None],
-        manner: Manner | None = None,
+        deletion_mode: DeletionMode | None = None,
         *,
         claims: Sequence[Claim] = (),
     ) -> Outcomes[bytes]:
@@ -350,7 +348,8 @@ class Gate:
         Args:
             orphans: As they were seen when they were judged.
             before_bytes: As in `delete`.
-            manner: What the server can do, from `manner_of`; without it, nothing special.
+            deletion_mode: What the server can do, from `deletion_mode_of`; without it, nothing
+                special.
             claims: As in `admit`.
 
         Raises:
@@ -363,7 +362,7 @@ class Gate:
             owned=self.owned,
             admit=lambda expected: self._still_named(expected, claims),
             before_request=before_bytes,
-            manner=manner or Manner(),
+            deletion_mode=deletion_mode or DeletionMode(),
             wait=self._wait,
             pace=self._pace,
         ).run()
@@ -429,14 +428,14 @@ class Gate:
         self,
         copies: Mapping[str, tuple[Copy, Sequence[str]]],
         before_bytes: Callable[[], None],
-        manner: Manner,
+        deletion_mode: DeletionMode,
     ) -> Outcomes[str]:
         """Delete copies whose time is over, unless a source names their original by now.
 
         Args:
             copies: By the copy's key; with the keys that its original is derived from.
             before_bytes: As in `delete`.
-            manner: Of the bucket.
+            deletion_mode: Of the bucket.
 
         Returns:
             What became of each copy; `kept` are those whose original is named or none of ours.
@@ -468,8 +467,10 @@ class Gate:
             self._bucket.bucket,
             [
                 # Where versions are suspended, a deletion without one would leave a marker.
-                Target(key, identity.NULL_VERSION if manner.versioning == "suspended" else None)
-                if manner.versioning == "suspended" or not manner.names_etag_of(key)
+                Target(
+                    key, identity.NULL_VERSION if deletion_mode.versioning == "suspended" else None
+                )
+                if deletion_mode.versioning == "suspended" or not deletion_mode.names_etag_of(key)
                 else Target(key, None, strong(copy.etag))
                 for key, (copy, _) in ours.items()
             ],
@@ -479,7 +480,7 @@ class Gate:
         )
         kept = tuple(ItemOutcome(key, Fate.KEPT, why) for key, why in foreign.items())
         try:
-            work.run(one_by_one=manner.one_by_one)
+            work.run(one_by_one=deletion_mode.one_by_one)
         except DeletionStopped as stopped:
             stopped.so_far = Outcomes((*kept, *work.outcomes()))
             raise

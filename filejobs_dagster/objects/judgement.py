@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.book.outcomes import Fate
+from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import (
     THREADS,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.book.outcomes import Locked
+    from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
     from filejobs_dagster.objects.heads import CloseSighting
-    from filejobs_dagster.objects.pace import Pace
     from filejobs_dagster.objects.targets import Expected
 
 HOLDS = 2.0
@@ -140,7 +141,7 @@ class Judgement(LastQuestion):
         orphans: Sequence[tuple[str, Expected]],
         *,
         admit: Callable[[Sequence[str]], Mapping[str, str]],
-        pace: Pace,
+        pace: AdaptiveRate,
         respects_locks: bool,
         seen: dict[str, Present] | None = None,
     ) -> None:
@@ -258,3 +259,52 @@ class Judgement(LastQuestion):
 
 
 _FATES = {"another": Fate.CHANGED, "undecided": Fate.UNDECIDED}
+
+
+# Keeps the outcome of each orphan while a removal goes on.
+
+
+class KeyOutcomes:
+    """One outcome a key; those that nothing is known of stand behind the others."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, ItemOutcome[bytes]] = {}
+        self._freed: dict[bytes, int] = {}
+
+    def settle(self, key: bytes, verdict: Verdict, lock: Locked | None = None) -> None:
+        """Write down what became of a key; the last word counts."""
+        self._known[key] = ItemOutcome(
+            key,
+            verdict.fate,
+            verdict.reason,
+            lock=lock,
+            unsettled=verdict.unsettled,
+            version=verdict.version,
+        )
+
+    def disbelieve(self, key: bytes, verdict: Verdict) -> None:
+        """Take back that a key is gone, and that its bytes are."""
+        self.settle(key, verdict)
+        self._freed.pop(key, None)
+
+    def purged(self, key: bytes, versions: int) -> None:
+        """Every version of the key is gone."""
+        self._known[key] = ItemOutcome(key, Fate.PURGED, versions=versions)
+
+    def free(self, key: bytes, size: int) -> None:
+        """So many more bytes of a key are gone, whatever becomes of the rest of it."""
+        self._freed[key] = self._freed.get(key, 0) + size
+
+    def knows(self, key: bytes) -> bool:
+        """True when it is known what became of the key."""
+        return key in self._known
+
+    def outcomes(self, keys: Sequence[bytes]) -> Outcomes[bytes]:
+        """What became of each of the keys so far."""
+        rest = (ItemOutcome(key, Fate.UNANSWERED) for key in keys if key not in self._known)
+        return Outcomes(
+            tuple(
+                replace(it, freed=self._freed.get(it.key, 0))
+                for it in (*self._known.values(), *rest)
+            )
+        )

@@ -29,12 +29,10 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
-from filejobs_dagster.objects.etags import agreement, strong, without_quotes
 from filejobs_dagster.objects.heads import THREADS, Absent, ask_each, rejected, require_bucket
-from filejobs_dagster.objects.identity import compare, found
+from filejobs_dagster.objects.identity import agreement, compare, found, strong, without_quotes
 from filejobs_dagster.objects.identity import expected as as_expected
-from filejobs_dagster.objects.prefixes import QUARANTINE
-from filejobs_dagster.objects.targets import Target, Verdict
+from filejobs_dagster.objects.targets import QUARANTINE, Target, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

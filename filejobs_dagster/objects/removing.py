@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from filejobs_dagster.book.outcomes import DeletionStopped, Disproven, Fate, StorageRejected
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.etags import strong
-from filejobs_dagster.objects.fates import Fates
 from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
-from filejobs_dagster.objects.identity import compare, expected, found
-from filejobs_dagster.objects.judgement import Judgement
-from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST
-from filejobs_dagster.objects.locks_of import lock_of
-from filejobs_dagster.objects.purging import STILL_THERE, Purging
+from filejobs_dagster.objects.identity import compare, expected, found, strong
+from filejobs_dagster.objects.judgement import Judgement, KeyOutcomes
+from filejobs_dagster.objects.purging import STILL_THERE, Purging, lock_of
 from filejobs_dagster.objects.quarantine import COPIED_TOGETHER, Copying
 from filejobs_dagster.objects.sending import Deleting, proof_refused
-from filejobs_dagster.objects.targets import Target, Verdict, as_it_is
+from filejobs_dagster.objects.targets import MOST_KEYS_PER_REQUEST, Target, Verdict, as_it_is
 from filejobs_dagster.objects.versions import versions_of
 
 if TYPE_CHECKING:
@@ -31,8 +27,8 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from filejobs_dagster.book.outcomes import Locked, Outcomes
-    from filejobs_dagster.objects.manner import Manner
-    from filejobs_dagster.objects.pace import Pace
+    from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.objects.targets import Expected
     from filejobs_dagster.objects.versions import VersionsOfKey
 
@@ -55,9 +51,9 @@ class Removing:
         owned: Callable[[str], str | None],
         admit: Callable[[Sequence[Expected]], Mapping[str, str]],
         before_request: Callable[[], None],
-        manner: Manner,
+        deletion_mode: DeletionMode,
         wait: wait_base,
-        pace: Pace,
+        pace: AdaptiveRate,
     ) -> None:
         """Prepare; nothing is sent yet. For the arguments see `Gate.remove`."""
         self._client = client
@@ -66,11 +62,11 @@ class Removing:
         self._owned = owned
         self._admit = admit
         self._before_request = before_request
-        self._manner = manner
+        self._manner = deletion_mode
         self._wait = wait
         self._pace = pace
         self._copying = Copying(client, bucket)
-        self._fates = Fates()
+        self._fates = KeyOutcomes()
         # As each was when its deletion was sent: what comes after is compared with that.
         self._seen: dict[str, Present] = {}
 

@@ -26,10 +26,10 @@ from filejobs_dagster.book.outcomes import (
     ProofRefused,
     StorageRejected,
 )
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.objects.batch_answer import BatchAnswer
+from filejobs_dagster.objects.deletion_mode import abilities_of
 from filejobs_dagster.objects.errors import (
     CONDITION_NOT_MET,
+    CREDENTIALS_OVER,
     TOO_BUSY,
     TRY_AGAIN,
     StorageError,
@@ -37,18 +37,20 @@ from filejobs_dagster.objects.errors import (
     described,
     may_yet_be_done,
     status_of,
+    storage_error,
 )
 from filejobs_dagster.objects.heads import Absent, look_at_targets
 from filejobs_dagster.objects.judgement import HOLDS
-from filejobs_dagster.objects.keys import MOST_KEYS_PER_REQUEST, needs_single_delete
-from filejobs_dagster.objects.manner import abilities_of
 from filejobs_dagster.objects.targets import (
+    MOST_KEYS_PER_REQUEST,
     Supervisor,
     Target,
     Unsupervised,
     Verdict,
+    needs_single_delete,
 )
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,6 +58,45 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import DeleteObjectsOutputTypeDef
     from tenacity.wait import wait_base
+
+# What an answer to DeleteObjects says of each target: servers word it in many ways.
+
+
+class BatchAnswer:
+    """An answer of 200, which says nothing yet: each key has its own success or error.
+
+    Attributes:
+        nameless: An error without its key, which any of the targets may have met.
+    """
+
+    def __init__(self, answer: DeleteObjectsOutputTypeDef) -> None:
+        """Read it. Some servers leave Key out, and some VersionId."""
+        self._refused = {
+            (error.get("Key"), error.get("VersionId") or None): storage_error(
+                error.get("Code"), error.get("Message")
+            )
+            for error in answer.get("Errors", [])
+        }
+        self._confirmed = {
+            (entry.get("Key"), entry.get("VersionId") or None): entry.get("DeleteMarker", False)
+            for entry in answer.get("Deleted", [])
+        }
+        self.nameless = self._refused.get((None, None))
+
+    def refusal_of(self, target: Target) -> StorageError | None:
+        """Why it was refused; an error weighs more than a success of the same key."""
+        named = self._refused.get((target.key, target.version))
+        return named or self._refused.get((target.key, None))
+
+    def success_of(self, target: Target) -> Fate | None:
+        """Deleted or marked; None where the answer does not name it."""
+        marker = self._confirmed.get((target.key, target.version))
+        return None if marker is None else target.fate_when_gone(marker=marker)
+
+    def credentials_over(self) -> StorageError | None:
+        """An error after which no request will succeed, if there is one."""
+        return next((it for it in self._refused.values() if it.code in CREDENTIALS_OVER), None)
+
 
 MOST_TRIES = 4
 """How often a key is tried whose failure may pass; botocore's own tries come on top."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
-    from filejobs_dagster.objects.manner import Manner
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,10 @@ class Unsupervised:
 
 
 def as_it_is(
-    target: Target, verdict: Verdict, manner: Manner, versions: Mapping[str, str | None]
+    target: Target,
+    verdict: Verdict,
+    deletion_mode: DeletionMode,
+    versions: Mapping[str, str | None],
 ) -> Verdict:
     """The verdict, with marked and deleted told apart by what the bucket does, too.
 
@@ -159,13 +163,78 @@ def as_it_is(
     Args:
         target: Which.
         verdict: As the server's answer has it.
-        manner: Of the bucket.
+        deletion_mode: Of the bucket.
         versions: The versions that were current before, by key, as a HEAD named them; without an
             entry where nobody has looked.
     """
     if target.version is not None or verdict.fate not in (Fate.DELETED, Fate.MARKED):
         return verdict
-    if manner.leaves_bytes(versions.get(target.key)):
+    if deletion_mode.leaves_bytes(versions.get(target.key)):
         return Verdict(Fate.MARKED)
-    looked = manner.versioning == "suspended" and target.key in versions
+    looked = deletion_mode.versioning == "suspended" and target.key in versions
     return Verdict(Fate.DELETED) if looked else verdict
+
+
+# Prefixes of keys.
+
+MARKERS = "filejobs-adopted"
+"""What the keys of all markers begin with, of every installation and whatever it configures: one
+listing finds them all. Nothing that begins so is ever deleted, in any job."""
+
+QUARANTINE = "filejobs-quarantine/"
+"""Below it lie the copies of objects that went and can be brought back, of every installation and
+whatever it owns: the original's key follows. No sweep sees them as objects of its own."""
+
+OF_THE_HOUSE = (MARKERS, QUARANTINE)
+"""What begins so is nobody's to collect."""
+
+
+def apart(prefixes: Sequence[str]) -> list[str]:
+    """The prefixes, each once, without those that lie inside another one."""
+    kept: list[str] = []
+    # In the order of their bytes, a prefix stands in front of everything that begins with it.
+    for prefix in sorted(set(prefixes), key=str.encode):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return kept
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether a key can lie in both prefixes; the empty one is the whole bucket."""
+    return one.startswith(other) or other.startswith(one)
+
+
+# What a key may hold: nearly everything, and so more than XML, a log or a text column can.
+
+MOST_KEYS_PER_REQUEST = 1000
+"""The limit of one DeleteObjects request."""
+
+_NOT_FAITHFUL_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
+
+
+def needs_single_delete(key: str) -> bool:
+    r"""True for a key that the XML body of DeleteObjects cannot carry faithfully.
+
+    XML 1.0 has no way to write most control characters, and a server answers MalformedXML for the
+    whole batch. Worse are those that it can write: a reader turns a bare `\r` into `\n`, so that
+    `a\rb` comes to name ANOTHER object, `a\nb`. botocore escapes it in the request; a client that
+    does not deletes the wrong object, and a server that does not answers that the wrong one is
+    gone. Some readers do the same with U+0085 and U+2028, and some trim white space at the ends.
+    In the URL of a single request each byte is percent-encoded: nothing can be read differently.
+    """
+    return key != key.strip() or _NOT_FAITHFUL_IN_XML.search(key) is not None
+
+
+def is_folded(key: str) -> bool:
+    """True for a key that is another one's where keys are paths: `files//a` or `/files/a`."""
+    return key.startswith("/") or "//" in key
+
+
+def unfolded(key: str) -> list[str]:
+    """The most likely other names of an object where keys are paths: each slash, or all, doubled.
+
+    There is no end of such names, so this tells what is there and never what is not.
+    """
+    others = [f"/{key}", key.replace("/", "//")]
+    others += [f"{key[:at]}/{key[at:]}" for at, it in enumerate(key) if it == "/"]
+    return [other for other in dict.fromkeys(others) if other != key]

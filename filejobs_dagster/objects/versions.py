@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from filejobs_dagster.objects.errors import StorageError, concerns_every_request, described
-from filejobs_dagster.objects.etags import without_quotes
 from filejobs_dagster.objects.heads import rejected
+from filejobs_dagster.objects.identity import without_quotes
 
 if TYPE_CHECKING:
     from datetime import datetime

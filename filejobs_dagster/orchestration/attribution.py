@@ -24,7 +24,7 @@ from dagster._core.run_coordinator.queued_run_coordinator import (
 from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster._serdes import ConfigurableClassData
 
-from filejobs_dagster.ledger.words import How, StartedBy
+from filejobs_dagster.ledger.outcome import How, StartedBy
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.draining import pause_of
 

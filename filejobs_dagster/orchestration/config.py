@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from filejobs_dagster.collector import Collector
 from filejobs_dagster.settings import JobSettings, Settings, format_duration, parse_duration
-from filejobs_dagster.settings.job import Run
+from filejobs_dagster.settings.section import Run
 from filejobs_dagster.settings.values import Bounds, format_duration_in_hours
 
 

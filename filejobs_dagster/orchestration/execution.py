@@ -1,32 +1,114 @@
 """From a Dagster run to a run of ours and back."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
+from dagster._core.execution.backfill import BulkActionStatus
+from mypy_boto3_s3 import S3Client
 
 from filejobs_dagster.collector import Collector, Resources
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.hold import hold_before
 from filejobs_dagster.jobs.context import RunContext
-from filejobs_dagster.jobs.lifecycle import NotRecorded, Ticket, conduct
-from filejobs_dagster.jobs.mode import ModeDecision, UnknownMode, decide_mode
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.jobs.lifecycle import (
+    ModeDecision,
+    NotRecorded,
+    RunSpec,
+    UnknownMode,
+    decide_mode,
+    run_job,
+)
+from filejobs_dagster.ledger.outcome import EVERYTHING, Outcome, Window
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
-from filejobs_dagster.ledger.sanitize import sanitize, sanitize_exception
-from filejobs_dagster.ledger.words import EVERYTHING, Window
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.attribution import started_by
 from filejobs_dagster.orchestration.config import CollectorConfig
 from filejobs_dagster.orchestration.history import DagsterHistory
+from filejobs_dagster.orchestration.metadata import catalog_event, run_metadata
 from filejobs_dagster.orchestration.resources import resource_key
-from filejobs_dagster.orchestration.retries import never_livelier, refuse_retry_of_cancelled
-from filejobs_dagster.orchestration.shown import catalog_event, run_metadata
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
+from filejobs_dagster.text import sanitize, sanitize_exception
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
+# What Dagster's automatic retry must not do: turn a cancelled run back on, or a dry one live.
+#
+# The daemon retries a run whose process crashed, with the tags and the config of that run. Two
+# holes are left to whoever receives the retry:
+#
+# - A run that was told to stop and whose process was killed before it had stopped is *failed* to
+# Dagster, not cancelled, so it is started once more.
+# - What was asked for is copied, not what it came to: a run that asked to be live and was dry
+#   because
+# of `allow_live: false` would be live at the second attempt, if the veto was lifted meanwhile.
+
+_STOPPED = (BulkActionStatus.CANCELING, BulkActionStatus.CANCELED)
+
+
+def refuse_retry_of_cancelled(context: dg.OpExecutionContext) -> None:
+    """Refuse an automatic retry of a run, or of a backfill, that somebody has cancelled.
+
+    Raises:
+        dagster.Failure: It is one; nothing was touched, and it is not retried again.
+    """
+    parent = _retried(context.run)
+    if parent is None:
+        return
+    for repeated in _chain(context.instance, parent):
+        if _was_told_to_stop(context.instance, repeated):
+            raise _refusal(
+                f"run {repeated}, which it repeats, was cancelled before its process ended"
+            )
+    backfill_id = context.run.tags.get(tags.BACKFILL)
+    if backfill_id is None:
+        return
+    backfill = context.instance.get_backfill(backfill_id)
+    if backfill is not None and backfill.status in _STOPPED:
+        raise _refusal(f"backfill {backfill_id}, to which it belongs, was cancelled")
+
+
+def never_livelier(run: dg.DagsterRun, decision: ModeDecision) -> ModeDecision:
+    """The mode of a run; an automatic retry of a run that was dry stays dry.
+
+    Args:
+        run: As Dagster has it. A retry carries the tags of the run that it repeats, the effective
+            mode among them.
+        decision: The mode without regard to that.
+    """
+    if _retried(run) is None or run.tags.get(tags.EFFECTIVE_MODE) != "dry":
+        return decision
+    if decision.mode == "dry":
+        return decision
+    return ModeDecision("dry", "live was asked, but the run that this one repeats was dry")
+
+
+def _retried(run: dg.DagsterRun) -> str | None:
+    """The run that this one repeats on the daemon's own account, or None."""
+    return tags.trigger_of(run.tags).name if tags.trigger_of(run.tags).kind == "retry" else None
+
+
+def _chain(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
+    """A run, and the runs that it repeated on the daemon's own account, the newest first."""
+    next_one: str | None = run_id
+    seen: set[str] = set()
+    while next_one is not None and next_one not in seen:
+        seen.add(next_one)
+        yield next_one
+        run = instance.get_run_by_id(next_one)
+        next_one = None if run is None else _retried(run)
+
+
+def _was_told_to_stop(instance: dg.DagsterInstance, run_id: str) -> bool:
+    told = {dg.DagsterEventType.RUN_CANCELING, dg.DagsterEventType.RUN_CANCELED}
+    return bool(instance.all_logs(run_id, of_type=told))
+
+
+def _refusal(why: str) -> dg.Failure:
+    return dg.Failure(
+        f"This automatic retry refuses to start: {why}. Start the job again if that is meant. "
+        "Nothing was touched.",
+        allow_retries=False,
+    )
 
 
 def settings_for(loaded: Loaded, job: str) -> Settings:
@@ -75,9 +157,9 @@ def execute(
         return collector.run(run, request, has)
 
     try:
-        ticket = _ticket(context, settings, config, collector)
-        _tag(context, config, ticket)
-        outcome = conduct(ticket, Database.of(settings.database), body, context.log, door=door)
+        run_spec = _ticket(context, settings, config, collector)
+        _tag(context, config, run_spec)
+        outcome = run_job(run_spec, Database.of(settings.database), body, context.log, door=door)
     except UnknownMode as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     except (GivenUp, NotRecorded) as error:
@@ -85,12 +167,12 @@ def execute(
     except Exception as error:  # noqa: BLE001 (whatever it is, Dagster must not show its causes)
         # The chain of causes stays out of Dagster's event log: it may quote a connection string.
         raise dg.Failure(sanitize_exception(error, known=secrets)) from None
-    shown = run_metadata(ticket, outcome)
+    shown = run_metadata(run_spec, outcome)
     if not outcome.ok:
         raise dg.Failure(outcome.error, metadata=shown, allow_retries=False)
     if not outcome.detail.get("swept") or config.narrower() is not None:
         _leave_day_unpainted(context)
-    context.log_event(catalog_event(ticket, outcome))
+    context.log_event(catalog_event(run_spec, outcome))
     context.add_output_metadata(shown)
 
 
@@ -116,12 +198,12 @@ def _refuse_mistakes(config: CollectorConfig, job: str) -> None:
         )
 
 
-def _tag(context: dg.OpExecutionContext, config: CollectorConfig, ticket: Ticket) -> None:
+def _tag(context: dg.OpExecutionContext, config: CollectorConfig, run_spec: RunSpec) -> None:
     """Let Dagster's list of runs tell dry from live, and let the run have the time it was given.
 
     The tag is not `filejobs/mode`: that one asks, and "Re-execute" would copy it.
     """
-    added: dict[str, str] = {tags.EFFECTIVE_MODE: ticket.identity.mode}
+    added: dict[str, str] = {tags.EFFECTIVE_MODE: run_spec.identity.mode}
     longest = getattr(config, "max_runtime", None)
     if longest is not None:
         added[tags.MAX_RUNTIME] = tags.seconds_until_ended(parse_duration(longest))
@@ -133,7 +215,7 @@ def _ticket(
     settings: Settings,
     config: CollectorConfig,
     collector: Collector[Any, Any],
-) -> Ticket:
+) -> RunSpec:
     decision = decide_mode(
         allow_live=settings.allow_live,
         config_dry_run=config.dry_run if _says_dry_run(context) else None,
@@ -163,7 +245,7 @@ def _ticket(
         holder=tags.holder(),
         started_by=started_by(context.instance, context.run),
     )
-    return Ticket(
+    return RunSpec(
         identity,
         by_hand=tags.is_by_hand(context.run.tags),
         window=_window(context, config),

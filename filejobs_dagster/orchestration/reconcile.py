@@ -19,19 +19,16 @@ from filejobs_dagster.ledger.mirror import (
     OpenRun,
     closed_for_long,
     mirror,
+    move_watermark,
+    newest_only,
+    next_scan,
     open_runs,
+    without_progress,
+    without_record,
 )
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import Progress, RunIdentity
 from filejobs_dagster.ledger.reports import begin
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.ledger.watermark import (
-    move_watermark,
-    newest_only,
-    next_scan,
-    without_progress,
-    without_record,
-)
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.runs import (
     OVER,
@@ -44,9 +41,9 @@ from filejobs_dagster.orchestration.runs import (
     started_run_ids,
     watched_runs,
 )
-from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.connect import Connection, Database
+from filejobs_dagster.postgres.connect import Connection, Database, database_now
 from filejobs_dagster.settings import Settings, known_secrets
+from filejobs_dagster.text import sanitize_exception
 
 BUDGET = timedelta(seconds=40)
 """A sensor's tick may take 60 seconds; the next one goes on where this one stopped."""

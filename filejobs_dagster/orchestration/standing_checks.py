@@ -17,12 +17,12 @@ import psycopg
 from filejobs_dagster.alerts.conditions import kind_of
 from filejobs_dagster.alerts.mutes import Mute, active, covering
 from filejobs_dagster.expectations import expectations
-from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Loaded, SettingsError, format_duration, known_secrets
+from filejobs_dagster.text import sanitize_exception
 
 CHECK = "standing"
 NEWEST_RUN = "newest recorded run"

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from datetime import timedelta
 
-from filejobs_dagster.ledger.words import Trigger, TriggerKind
+from filejobs_dagster.ledger.outcome import Trigger, TriggerKind
 
 INSTALLATION = "filejobs/installation"
 EXCLUSIVE = "filejobs/exclusive"

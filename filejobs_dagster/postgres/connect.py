@@ -11,14 +11,15 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -420,3 +421,68 @@ def _milliseconds(duration: timedelta) -> str:
 
 def _without_newlines(error: BaseException) -> str:
     return " ".join(str(error).split())
+
+
+# Reading rows that must be there.
+
+
+def one(cursor: psycopg.Cursor[TupleRow]) -> tuple[Any, ...]:
+    """Return the row that the statement must have given.
+
+    Raises:
+        LookupError: There was none; the statement's meaning was misjudged.
+    """
+    row = cursor.fetchone()
+    if row is None:
+        raise LookupError("PostgreSQL returned no row where one was certain")
+    return row
+
+
+# The one clock: the database's.
+
+
+def database_now(cursor: psycopg.Cursor[TupleRow]) -> datetime:
+    """Return the database's time with its time zone.
+
+    `clock_timestamp()`, not `now()`: the latter is the start of the transaction.
+    """
+    cursor.execute("SELECT clock_timestamp()")
+    moment = one(cursor)[0]
+    if not isinstance(moment, datetime):  # pragma: no cover - psycopg's own contract
+        raise TypeError(f"clock_timestamp() gave {type(moment).__name__}")
+    return moment
+
+
+# Failures of a transaction that pass: the same transaction is worth another try.
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+TRANSIENT = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+)
+"""All of them are raised before a commit, never by one: trying again cannot do a thing twice.
+
+`CommitUnconfirmed` is none of them: on this server its transaction has been committed.
+"""
+
+TRIES = 4
+
+
+def trying_again(
+    transaction: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """Run a function that is one transaction, up to four times.
+
+    Raises:
+        psycopg.Error: The last try failed, or a try failed for a reason that does not pass.
+    """
+    attempts = Retrying(
+        retry=retry_if_exception_type(TRANSIENT),
+        stop=stop_after_attempt(TRIES),
+        wait=wait_random_exponential(multiplier=0.1, max=2),
+        reraise=True,
+    )
+    return attempts(transaction, *args, **kwargs)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from psycopg.pq import TransactionStatus
 
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.postgres.migrate import shipped
-from filejobs_dagster.postgres.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import Database, one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ import uuid
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.ledger.mirror import FinishedRun, mirror
+from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.prove.store import INSTALLATION
 from filejobs_dagster.references.check import ReferenceCheck
 
@@ -85,15 +85,17 @@ def collect(
         )
         gate = Gate(store.client, store.settings, references)
         storage = upload_reservations.Storage(store.name, store.client, gate, references)
-        return upload_reservations.run(context, upload_reservations.Request(), storage)
+        return upload_reservations.run(
+            context, upload_reservations.UploadReservationsRun(), storage
+        )
 
     store.adopt(database)
-    return conduct(Ticket(identity), database, body, _LOG, door=store.door(identity.job))
+    return run_job(RunSpec(identity), database, body, _LOG, door=store.door(identity.job))
 
 
 def conduct_only(scene: Scene, identity: RunIdentity, body: Callable[[], Outcome]) -> Outcome:
     """Run another body than the collector's, with the same life."""
-    return conduct(Ticket(identity), scene.database, lambda _: body(), _LOG, door=None)
+    return run_job(RunSpec(identity), scene.database, lambda _: body(), _LOG, door=None)
 
 
 def record(scene: Scene, identity: RunIdentity) -> None:

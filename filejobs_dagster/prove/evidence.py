@@ -59,7 +59,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Observation:
     """A claim and what became of it.
 
     Attributes:

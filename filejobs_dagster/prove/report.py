@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.prove.evidence import Claim, Observation
+from filejobs_dagster.prove.stage import SchemaLeftBehind, StageUnavailable
+from filejobs_dagster.text import sanitize
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
-    from filejobs_dagster.prove.evidence import Claim, FactValue, Finding, Side
+    from filejobs_dagster.prove.evidence import FactValue, Side
+    from filejobs_dagster.prove.stage import Stage
 
 MOST_LINES = 24
 """Longer statements are cut in the text; the JSON has them whole."""
@@ -34,7 +41,7 @@ class Summary:
     """
 
     server: str
-    findings: Sequence[Finding]
+    findings: Sequence[Observation]
     seconds: float
 
     @property
@@ -56,7 +63,7 @@ class Summary:
         )
 
 
-def print_finding(out: Console, finding: Finding, number: int) -> None:
+def print_finding(out: Console, finding: Observation, number: int) -> None:
     """Print one block: the claim, what each version executed and did, and the verdict."""
     out.print()
     heading = Text.assemble((f"{number}. {finding.claim.sentence}", "bold"))
@@ -130,7 +137,7 @@ def _shown(value: FactValue) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def _finding_as_document(finding: Finding) -> dict[str, Any]:
+def _finding_as_document(finding: Observation) -> dict[str, Any]:
     evidence = finding.evidence
     return {
         "name": finding.claim.name,
@@ -150,3 +157,32 @@ def _side_as_document(side: Side) -> dict[str, Any]:
         "facts": [{"label": label, "value": value} for label, value in side.facts],
         "lost": side.lost,
     }
+
+
+# Trying the claims, one after the other.
+
+_STAGE_IS_GONE = (DatabaseUnavailable, StageUnavailable, SchemaLeftBehind)
+
+
+def prove(claims: Iterable[Claim], stage: Stage) -> Iterator[Observation]:
+    """Demonstrate each claim, and yield what was found as soon as it is known.
+
+    Raises:
+        DatabaseUnavailable: The server went away.
+        StageUnavailable: The server cannot be used.
+        SchemaLeftBehind: A schema could not be dropped.
+    """
+    for claim in claims:
+        yield _try(claim, stage)
+
+
+def _try(claim: Claim, stage: Stage) -> Observation:
+    begun = time.monotonic()
+    evidence = error = None
+    try:
+        evidence = claim.demonstrate(stage)
+    except _STAGE_IS_GONE:
+        raise
+    except Exception as broken:  # noqa: BLE001 (not proven; and the other claims are still tried)
+        error = sanitize(f"{type(broken).__name__}: {broken}", known=[stage.url])
+    return Observation(claim, evidence, error, time.monotonic() - begun)

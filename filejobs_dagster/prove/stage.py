@@ -9,24 +9,39 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import TupleRow
 
 from filejobs_dagster.embedded.environment import is_foreign
+from filejobs_dagster.jobs import upload_cleanup
+from filejobs_dagster.ledger.standing import Expectation, Standing, standings
 from filejobs_dagster.postgres.connect import Connection, Database, DatabaseUnavailable
 from filejobs_dagster.postgres.migrate import migrate
-from filejobs_dagster.prove.store import Store
+from filejobs_dagster.prove.evidence import NotShown
+from filejobs_dagster.prove.store import INSTALLATION, PREFIX, Store
+from filejobs_dagster.prove.workplace import run_in_bucket
+from filejobs_dagster.uploads import Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+    from uuid import UUID
+
+    from typing_extensions import Self
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+    from filejobs_dagster.ledger.outcome import Mode, Outcome
+    from filejobs_dagster.prove.workplace import Workplace
 
 SCHEMA_PREFIX = "filejobs_prove_"
 
@@ -189,3 +204,200 @@ def open_stage(url: str | None = None) -> Iterator[Stage]:
             yield Stage(server.url(), embedded=True, closing=closing)
         else:
             yield Stage(url, embedded=False, closing=closing)
+
+
+# Doing a thing in several threads at the same moment.
+
+T = TypeVar("T")
+
+SECONDS_TO_MEET = 30.0
+
+
+def together(count: int, work: Callable[[int, threading.Barrier], T]) -> list[T]:
+    """Run `work` in `count` threads that share a barrier, and return what each gave.
+
+    Raises:
+        BaseException: The first failure of a thread that was not caused by another's.
+    """
+    barrier = threading.Barrier(count, timeout=SECONDS_TO_MEET)
+
+    def guarded(number: int) -> T:
+        try:
+            return work(number, barrier)
+        except BaseException:
+            # The others must not wait for a thread that will never come.
+            barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(count, thread_name_prefix="filejobs-prove") as pool:
+        futures = [pool.submit(guarded, number) for number in range(count)]
+        wait(futures)
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    errors.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    if errors:
+        raise errors[0]
+    return [future.result() for future in futures]
+
+
+# Seeing that one backend has to wait for another.
+
+SECONDS_TO_BLOCK = 20.0
+
+_WAITS = "SELECT cardinality(pg_blocking_pids(%(pid)s)) > 0"
+
+
+def has_to_wait(scene: Scene, process: Future[int], working: Future[Any]) -> bool:
+    """Look until a backend waits for another one, or has done its work without waiting.
+
+    Args:
+        scene: Where it works.
+        process: Its process id, as soon as it is known.
+        working: Its work.
+
+    Raises:
+        NotShown: It did neither for long.
+    """
+    deadline = time.monotonic() + SECONDS_TO_BLOCK
+    while not working.done():
+        if time.monotonic() > deadline:
+            raise NotShown("the second backend neither waited nor finished")
+        if process.done() and scene.value(_WAITS, {"pid": process.result()}):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# Seeing, and interrupting, the statements that the project's own functions execute.
+
+
+def watch(connection: Connection, before: Callable[[str], None] | None = None) -> list[str]:
+    """Record every statement that the connection's cursors execute from now on.
+
+    What a report shows as the guarded statement is therefore what PostgreSQL was given, never a
+    copy that may have grown old.
+
+    Args:
+        connection: Its later cursors are watched.
+        before: Called with each statement right before it is sent: where an interleaving happens.
+
+    Returns:
+        The list that the statements are added to.
+    """
+    seen: list[str] = []
+
+    class WatchedCursor(psycopg.Cursor[TupleRow]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+            text = _text(query, self)
+            if before is not None:
+                before(text)
+            seen.append(text)
+            return super().execute(query, params, **options)
+
+    connection.cursor_factory = WatchedCursor
+    return seen
+
+
+def those_that(statements: list[str], *beginnings: str) -> str:
+    """The different statements that begin in one of these ways, in the order of execution."""
+    chosen = [
+        statement
+        for statement in dict.fromkeys(map(str.strip, statements))
+        if statement.startswith(beginnings)
+    ]
+    return ";\n\n".join(chosen) if chosen else "(no such statement was executed)"
+
+
+def _text(query: Any, cursor: psycopg.Cursor[TupleRow]) -> str:
+    if isinstance(query, bytes):
+        return query.decode()
+    return query.as_string(cursor) if isinstance(query, sql.Composable) else str(query)
+
+
+# What an application does with uploads, and the project's upload_cleanup afterwards.
+
+
+def store_upload(scene: Scene, store: Store, body: bytes = b"a document") -> UUID:
+    """Begin an upload, send its bytes, say that they are stored; return the row's id."""
+    with scene.connect("application") as connection:
+        with scene.database.transaction(connection) as cursor:
+            begun = Uploads(cursor, scene.database.schema).begin(PREFIX, ".pdf")
+        answer = store.client.put_object(Bucket=store.name, Key=begun.key, Body=body)
+        with scene.database.transaction(connection) as cursor:
+            Uploads(cursor, scene.database.schema).mark_stored(
+                begun.id, etag=answer["ETag"], size_bytes=len(body)
+            )
+    return begun.id
+
+
+def clean_up(scene: Scene, store: Store) -> Outcome:
+    """Run `upload_cleanup` live.
+
+    Raises:
+        NotShown: It failed.
+    """
+
+    def body(at: Workplace) -> Outcome:
+        storage = upload_cleanup.Storage(store.name, store.client, at.gate, at.references)
+        return upload_cleanup.run(at.context, upload_cleanup.UploadCleanupRun(), storage)
+
+    return run_in_bucket(scene, store, upload_cleanup.JOB, body)
+
+
+# What two of the claims about standing share: history, and the project's reading of it.
+
+STALE_AFTER = timedelta(hours=26)
+
+_RECORD_DAILY = """
+INSERT INTO job_run
+    (run_id, installation, job, started_at, finished_at, outcome, mode, scanned, acted, detail)
+SELECT %(job)s || '/' || day, %(installation)s, %(job)s,
+       now() - (%(newest)s + day * interval '1 day') - interval '1 minute',
+       now() - (%(newest)s + day * interval '1 day'),
+       'ok', %(mode)s, 12, CASE WHEN %(mode)s = 'live' THEN 12 ELSE 0 END,
+       '{"window": {"covers": "everything"}}'
+  FROM generate_series(%(days)s::integer - 1, 0, -1) AS day
+"""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the project says of some jobs.
+
+    Attributes:
+        statement: The query that it executed.
+        by_job: Each job's standing.
+    """
+
+    statement: str
+    by_job: dict[str, Standing]
+
+
+def record_daily(
+    scene: Scene, job: str, *, mode: Mode, days: int, newest: timedelta = timedelta(0)
+) -> None:
+    """Record one successful run a day, the newest of them `newest` ago."""
+    scene.rows(
+        _RECORD_DAILY,
+        {
+            "job": job,
+            "installation": INSTALLATION,
+            "mode": mode,
+            "days": days,
+            "newest": newest,
+        },
+    )
+
+
+def read_standings(scene: Scene, jobs: Sequence[str], mode: Mode = "live") -> Reading:
+    """Ask the project how the jobs stand, each with a threshold of `STALE_AFTER`."""
+    expected = [
+        Expectation(job, configured=True, mode=mode, stale_after=STALE_AFTER) for job in jobs
+    ]
+    with scene.connect("standing") as connection:
+        statements = watch(connection)
+        with scene.database.transaction(connection, read_only=True) as cursor:
+            found = standings(cursor, INSTALLATION, expected)
+    return Reading(
+        those_that(statements, "SELECT expected.job"),
+        {standing.job: standing for standing in found},
+    )

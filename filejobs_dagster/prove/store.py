@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.door.adoption import Place, adopt
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.door.door import Door
-from filejobs_dagster.door.refusals import DatabaseRestored
+from filejobs_dagster.door.guard import DatabaseRestored
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import BucketSettings, Settings
 
@@ -86,7 +86,7 @@ class Store:
         """
         with database.connect("adopt") as connection, suppress(DatabaseRestored):
             adopt(
-                Place.of(self._all, self.settings, self.client, database, connection),
+                AdoptionTarget.of(self._all, self.settings, self.client, database, connection),
                 by="filejobs prove",
             )
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import storage_orphans
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.prove.collector import new_run
@@ -90,14 +90,14 @@ def sweep(
                 gate=Gate(store.client, bucket, references),
                 references=references,
             )
-            request = storage_orphans.Request.model_construct(
+            request = storage_orphans.StorageOrphansRun.model_construct(
                 confirm_after=timedelta(0), breakers=_ALL_MAY_GO, parts=1
             )
             return storage_orphans.run(context, request, storage)
 
     store.adopt(scene.database)
     job = storage_orphans.JOB
-    outcome = conduct(Ticket(new_run(job=job)), scene.database, body, log, door=store.door(job))
+    outcome = run_job(RunSpec(new_run(job=job)), scene.database, body, log, door=store.door(job))
     if moment is not None and not waiting.came:
         raise NotShown(f"the sweep never came to {moment.text!r}: {outcome.error}")
     return outcome

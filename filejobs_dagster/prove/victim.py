@@ -98,8 +98,8 @@ def _bytes_first(database: Database, store: Store) -> None:
         CLAIM,
         LAST_ID,
     )
-    from filejobs_dagster.postgres.clock import database_now  # noqa: PLC0415
-    from filejobs_dagster.prove.observe import watch  # noqa: PLC0415
+    from filejobs_dagster.postgres.connect import database_now  # noqa: PLC0415
+    from filejobs_dagster.prove.stage import watch  # noqa: PLC0415
 
     with database.connect("prove victim") as connection:
         statements = watch(connection)
@@ -117,7 +117,7 @@ def _bytes_first(database: Database, store: Store) -> None:
 def _collector(database: Database, store: Store) -> None:
     """The project's collector, stopped where it is about to delete the bytes."""
     from filejobs_dagster.prove.collector import collect, new_run  # noqa: PLC0415
-    from filejobs_dagster.prove.observe import watch  # noqa: PLC0415
+    from filejobs_dagster.prove.stage import watch  # noqa: PLC0415
 
     statements: list[str] = []
 

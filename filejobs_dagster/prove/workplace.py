@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.prove.collector import new_run
 from filejobs_dagster.prove.evidence import NotShown
@@ -97,7 +97,7 @@ def run_in_database(scene: Scene, job: str, body: Callable[[RunContext], Outcome
 def _run(
     scene: Scene, job: str, body: Callable[[RunContext], Outcome], door: Door | None
 ) -> Outcome:
-    return conduct(Ticket(new_run(job=job)), scene.database, body, _LOG, door=door)
+    return run_job(RunSpec(new_run(job=job)), scene.database, body, _LOG, door=door)
 
 
 def _succeeded(job: str, outcome: Outcome) -> Outcome:

@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from filejobs_dagster.ledger.sanitize import sanitize_exception
-from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
-from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.references.columns import only_column
-from filejobs_dagster.references.copying import copied_blocks
-from filejobs_dagster.references.grouping import SourceGroup, grouped
-from filejobs_dagster.references.operator import OperatorQuery, Source
+from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable, one
+from filejobs_dagster.references.copying import SourceGroup, copied_blocks, grouped, only_column
+from filejobs_dagster.references.operator import OperatorQuery, ReferencesUnknown, Source
 from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
 from filejobs_dagster.references.plans import tables_of
 from filejobs_dagster.references.reference_set import SAMPLES, ReferenceSet, SourceCount
-from filejobs_dagster.references.replica import WAIT, ReplicaState, catch_up
-from filejobs_dagster.references.snapshot import keep_open, require_nothing_exchanged
+from filejobs_dagster.references.replica import (
+    WAIT,
+    ReplicaState,
+    catch_up,
+    keep_open,
+    require_nothing_exchanged,
+)
 from filejobs_dagster.references.transforms import Transforms
-from filejobs_dagster.references.unknown import ReferencesUnknown
 from filejobs_dagster.streams import Sorter
+from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,18 +14,22 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
-from filejobs_dagster.ledger.sanitize import display_key, sanitize, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.primary import server_state
-from filejobs_dagster.references.claims import TABLE, Claim, as_parameters, without_claimed
-from filejobs_dagster.references.columns import only_column
-from filejobs_dagster.references.copying import copied_blocks
+from filejobs_dagster.references.copying import copied_blocks, only_column
 from filejobs_dagster.references.near import INSIDE, Sieve
-from filejobs_dagster.references.operator import Column, OperatorQuery, Source
-from filejobs_dagster.references.own_tables import OWN_TABLES, OwnTable
+from filejobs_dagster.references.operator import Column, OperatorQuery, ReferencesUnknown, Source
+from filejobs_dagster.references.own_tables import (
+    OWN_TABLES,
+    TABLE,
+    Claim,
+    OwnTable,
+    as_parameters,
+    without_claimed,
+)
 from filejobs_dagster.references.plans import reads_of
-from filejobs_dagster.references.snapshot import require_nothing_exchanged
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.replica import require_nothing_exchanged
+from filejobs_dagster.text import display_key, sanitize, sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.ledger.sanitize import display_key
-from filejobs_dagster.references.suggestion import NearMatch, suggestion_for
+from filejobs_dagster.references.near import NearMatch, suggestion_for
 from filejobs_dagster.references.transforms import percent_decoded
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """An operator's query, wrapped so that it stays one query and returns one column of keys."""
 
-# The operator's SQL is put into ours as it is: that is what this module is for.
-# ruff: noqa: S608
 from __future__ import annotations
 
 import re
@@ -11,7 +9,20 @@ from typing import Protocol
 
 from filejobs_dagster.references.own_tables import OWN_TABLES
 from filejobs_dagster.references.transforms import Transforms
-from filejobs_dagster.references.unknown import ReferencesUnknown
+
+# The one answer of a source that could not be asked.
+
+
+class ReferencesUnknown(Exception):
+    """Whether keys are referenced could not be established: nothing may be deleted.
+
+    The message names the source, what it returned and what to do; `__cause__` has the error.
+    """
+
+
+# The operator's SQL is put into ours as it is: that is what this module is for.
+# ruff: noqa: S608
+
 
 _PARAMETER = re.compile(r"\$[0-9]+")
 

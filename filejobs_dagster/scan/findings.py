@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.references.elsewhere.search import quoted
 from filejobs_dagster.scan.learning import (
     DROP_QUERY,
@@ -19,6 +18,7 @@ from filejobs_dagster.scan.learning import (
 )
 from filejobs_dagster.scan.result import CLASSES, Amount, Shape, Slice, Source, Unsure
 from filejobs_dagster.scan.shapes import general
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

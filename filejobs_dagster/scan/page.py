@@ -13,7 +13,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.scan.result import CLASSES, Slice
-from filejobs_dagster.streams.room import human_size as size_of
+from filejobs_dagster.streams.scratch import human_size as size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

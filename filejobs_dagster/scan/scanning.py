@@ -21,12 +21,11 @@ import psycopg
 from psycopg import sql
 
 from filejobs_dagster.book.outcomes import StorageRejected
-from filejobs_dagster.ledger.sanitize import display_key, sanitize_exception
 from filejobs_dagster.objects.client import check_access, make_client, read_versioning
 from filejobs_dagster.objects.listing import ListingFailed, list_objects
 from filejobs_dagster.objects.listing.ask import Asker
 from filejobs_dagster.objects.listing.page import Page, pages_of
-from filejobs_dagster.objects.listing.reader import Reader
+from filejobs_dagster.objects.listing.part import Reader
 from filejobs_dagster.objects.multipart import (
     MultipartUpload,
     PartsUnknown,
@@ -48,6 +47,7 @@ from filejobs_dagster.scan.result import Amount, Scan, Unseen, Uploads
 from filejobs_dagster.scan.shapes import MOST_SHAPES, Learnt, Spans, form_of, general
 from filejobs_dagster.settings.storage import BucketSettings
 from filejobs_dagster.streams import Scratch, Sorter, merge
+from filejobs_dagster.text import display_key, sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

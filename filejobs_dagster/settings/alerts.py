@@ -13,11 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 
-from filejobs_dagster.settings.durations import Wait
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section
-from filejobs_dagster.settings.values import between
+from filejobs_dagster.settings.values import Wait, between
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)

@@ -11,12 +11,19 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from filejobs_dagster.audit.origin import Origin
-from filejobs_dagster.settings.durations import Duration, Wait, duration_in
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import Found, Section, nearest
 from filejobs_dagster.settings.storage import owner_of
-from filejobs_dagster.settings.values import Folder, Prefix, Text, between
+from filejobs_dagster.settings.values import (
+    Duration,
+    Folder,
+    Prefix,
+    Text,
+    Wait,
+    between,
+    duration_in,
+)
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)

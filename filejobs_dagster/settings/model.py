@@ -25,12 +25,12 @@ from typing_extensions import Self
 from filejobs_dagster.registry import BY_NAME, OWN
 from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
-from filejobs_dagster.settings.durations import Wait, duration_in, format_duration
-from filejobs_dagster.settings.job import Around, JobSettings
 from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.settings.section import (
+    Around,
     Found,
+    JobSettings,
     Section,
     failed,
     items,
@@ -41,7 +41,17 @@ from filejobs_dagster.settings.section import (
 from filejobs_dagster.settings.storage import BucketSettings, SourceSettings, overlaps_between
 from filejobs_dagster.settings.tables import TableSettings, sources_of
 from filejobs_dagster.settings.trigger import TriggerSettings
-from filejobs_dagster.settings.values import Day, Folder, Identifier, Installation, Text, between
+from filejobs_dagster.settings.values import (
+    Day,
+    Folder,
+    Identifier,
+    Installation,
+    Text,
+    Wait,
+    between,
+    duration_in,
+    format_duration,
+)
 
 DIGEST = "digest"
 """In the context of validation: see `Settings.digest`."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, WithJsonSchema
 
-from filejobs_dagster.objects.prefixes import overlap
+from filejobs_dagster.objects.targets import overlap
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.values import Text

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pydantic import Field
 from pydantic_core import CoreSchema, core_schema
 
 from filejobs_dagster.settings.problems import mistake
+from filejobs_dagster.settings.section import Section
 from filejobs_dagster.variables import VariableUnusable, variable
 
 if TYPE_CHECKING:
@@ -145,3 +147,17 @@ def _variable_name(value: Any) -> str:
             "write {env: NAME}, where NAME has only letters, digits and _",
         )
     return name
+
+
+# A database of the operator's that is not the one of the project's tables.
+
+# pydantic reads the annotations when the module runs, so nothing may move under TYPE_CHECKING.
+
+
+class OtherDatabase(Section):
+    """Where an operator's own tables are, when they are not in the project's database."""
+
+    url: Secret = Field(
+        description="The connection string or URL, by the environment variable that holds it.",
+        examples=[{"env": "FILEJOBS_APP_DATABASE_URL"}],
+    )

@@ -13,9 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
-from filejobs_dagster.objects.prefixes import OF_THE_HOUSE, overlap
-from filejobs_dagster.settings.durations import Duration, Wait
-from filejobs_dagster.settings.other_database import OtherDatabase
+from filejobs_dagster.objects.targets import OF_THE_HOUSE, overlap
 from filejobs_dagster.settings.problems import Steps, at, mistake, shown
 from filejobs_dagster.settings.rules import (
     INVERTIBLE,
@@ -27,16 +25,18 @@ from filejobs_dagster.settings.rules import (
     idle_steps,
     repeated_names,
 )
-from filejobs_dagster.settings.secrets import Secret
+from filejobs_dagster.settings.secrets import OtherDatabase, Secret
 from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.values import (
     CEILING,
     BucketName,
+    Duration,
     Endpoint,
     KeyOrPrefix,
     Prefix,
     Query,
     Text,
+    Wait,
     as_keys_are,
     between,
 )

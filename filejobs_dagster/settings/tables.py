@@ -31,9 +31,9 @@ from filejobs_dagster.settings.conditions import (
     name_of,
     quoted,
 )
-from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import kind, mistake, shown
 from filejobs_dagster.settings.rules import TransformSettings, idle_steps
+from filejobs_dagster.settings.secrets import OtherDatabase
 from filejobs_dagster.settings.section import Found, Section, items, part
 from filejobs_dagster.settings.statements import AuditStatement
 from filejobs_dagster.settings.storage import SourceSettings

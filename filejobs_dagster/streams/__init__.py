@@ -5,13 +5,23 @@ at most some ten thousand items. The order is that of the bytes, which is also t
 code points, and never that of a locale or of UTF-16.
 """
 
-from filejobs_dagster.streams.blocks import Block, Item, first
-from filejobs_dagster.streams.cursor import Cursor
-from filejobs_dagster.streams.merging import merge, without_repeats
-from filejobs_dagster.streams.order import OutOfOrder, in_order
-from filejobs_dagster.streams.scratch import NotEnoughRoom, Scratch
-from filejobs_dagster.streams.sorter import Sorter
-from filejobs_dagster.streams.spool import Spool, SpoolDamaged
+from filejobs_dagster.streams.scratch import (
+    Block,
+    Item,
+    NotEnoughRoom,
+    Scratch,
+    Spool,
+    SpoolDamaged,
+    first,
+)
+from filejobs_dagster.streams.sorter import (
+    Cursor,
+    OutOfOrder,
+    Sorter,
+    in_order,
+    merge,
+    without_repeats,
+)
 
 __all__ = [
     "Block",

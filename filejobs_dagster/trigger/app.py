@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
     from filejobs_dagster.trigger.starting import Answer, Status
 
 Starting = Callable[[TokenHolder, str, "Mode | None"], "Answer"]

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from filejobs_dagster.jobs.own.settings import WatchedReportsSettings
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, Trigger
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.ledger.reports import begin, end, newest_open
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import known_secrets
 from filejobs_dagster.trigger.starting import Answer

@@ -6,7 +6,6 @@ Nothing here needs Dagster, the settings or the bucket. The functions themselves
 
 from __future__ import annotations
 
-from filejobs_dagster.uploads.calls import Uploads
-from filejobs_dagster.uploads.words import BegunUpload, NoSuchUpload, UploadState
+from filejobs_dagster.uploads.calls import BegunUpload, NoSuchUpload, Uploads, UploadState
 
 __all__ = ["BegunUpload", "NoSuchUpload", "UploadState", "Uploads"]

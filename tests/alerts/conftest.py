@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.alerts.book import Timing, record
 from filejobs_dagster.alerts.conditions import Limits, Looked, look
-from filejobs_dagster.alerts.destinations import Destination
-from filejobs_dagster.alerts.outbox import Delivered, Undelivered, deliver, undelivered
-from filejobs_dagster.alerts.sending import send
+from filejobs_dagster.alerts.outbox import (
+    Delivered,
+    Timing,
+    Undelivered,
+    deliver,
+    record,
+    undelivered,
+)
+from filejobs_dagster.alerts.sending import Destination, send
 from filejobs_dagster.ledger.standing import Expectation, standings
 from filejobs_dagster.postgres.connect import Database
 from tests.alerts.receiver import Receiver, receiving

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.alerts.conditions import QueuedRun
-from filejobs_dagster.alerts.words import ADVICE, SEVERITY, TITLE
+from filejobs_dagster.alerts.digest import ADVICE, SEVERITY, TITLE
 from filejobs_dagster.ledger.mirror import mirror
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import EVERYTHING, Outcome
 from filejobs_dagster.ledger.standing import Expectation
-from filejobs_dagster.ledger.words import EVERYTHING
 from tests.docs.pages import page
 from tests.ledger.records import INSTALLATION, JOB, Run, ago
 

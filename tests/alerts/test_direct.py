@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.alerts.book import Timing
 from filejobs_dagster.alerts.conditions import Condition, Looked
-from filejobs_dagster.alerts.memory import FileMemory
+from filejobs_dagster.alerts.outbox import FileMemory, Timing
 from filejobs_dagster.alerts.rounds import (
     Round,
     Teller,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from filejobs_dagster.alerts.book import Timing
 from filejobs_dagster.alerts.mutes import Mute, active, covering, mute, unmute
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.alerts.outbox import Timing
+from filejobs_dagster.postgres.connect import database_now
 from tests.ledger.records import INSTALLATION, JOB
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.alerts import outbox
-from filejobs_dagster.alerts.book import Timing
 from filejobs_dagster.alerts.conditions import Looked
-from filejobs_dagster.alerts.outbox import LONGEST_WAIT, wait_after
+from filejobs_dagster.alerts.outbox import LONGEST_WAIT, Timing, wait_after
 from filejobs_dagster.alerts.sending import send
 from filejobs_dagster.registry import JOB_NAMES
 from tests.alerts.conftest import AT_ONCE
@@ -260,7 +259,7 @@ def test_two_who_look_at_once_open_one_condition(watch: Watch) -> None:
 
 KILLED_AFTER_SENDING = """
 import os, sys, time
-from filejobs_dagster.alerts.destinations import Destination
+from filejobs_dagster.alerts.sending import Destination
 from filejobs_dagster.alerts.outbox import deliver
 from filejobs_dagster.alerts.sending import send
 from filejobs_dagster.postgres.connect import Database

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.alerts import heartbeat, sending
+from filejobs_dagster.alerts import sending
+from filejobs_dagster.alerts import sending as heartbeat
 from filejobs_dagster.alerts.digest import Digest
 from filejobs_dagster.alerts.sending import NotSent, send
 from tests.alerts.receiver import TOKEN

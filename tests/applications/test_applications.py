@@ -21,8 +21,7 @@ import yaml
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
-from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.sources import Sources
+from filejobs_dagster.door.guards import GUARDS, Sources
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.jobs.storage_orphans.classification import classify
 from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansSettings
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
     from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.own_tables import Claim
     from tests.databases import Databases
 
 HERE = Path(__file__).parent

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.audit.keys import generate
-from filejobs_dagster.audit.note import sign_note, text_of
+from filejobs_dagster.audit.note import generate, sign_note, text_of
 from filejobs_dagster.audit.statement import ManifestStatement, moment_text, sha256_of
 from tests.audit.tools import OF_CHAIN, Attack, signed_seal
 from tests.audit.world import DAY

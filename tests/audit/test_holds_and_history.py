@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.history import FileEvent, events_of_file
+from filejobs_dagster.audit.append import FileEvent, append, events_of_file
 from filejobs_dagster.audit.holds import Hold, HoldRefused, active_holds, set_hold
 from filejobs_dagster.audit.session import snapshot
 

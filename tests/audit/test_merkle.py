@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filejobs_dagster.audit.merkle import EMPTY_ROOT, BrokenFrontier, Frontier
+from filejobs_dagster.audit.rows import EMPTY_ROOT, BrokenFrontier, Frontier
 
 LEAVES = [
     bytes.fromhex(text)

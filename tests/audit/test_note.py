@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.audit.keys import (
-    TrustedKey,
-    TrustedKeys,
-    UnusableKey,
-    generate,
-    private_text,
-    read_signer,
-    signer_from_file,
-)
 from filejobs_dagster.audit.note import (
     BadSignature,
     MalformedNote,
     NotSigned,
+    TrustedKey,
+    TrustedKeys,
+    UnusableKey,
+    generate,
     open_note,
+    private_text,
+    read_signer,
     read_verifier_key,
     sign_note,
+    signer_from_file,
     text_of,
 )
-from filejobs_dagster.audit.verify.signatures import signature_problem
+from filejobs_dagster.audit.verify.verdict import signature_problem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.audit.append import own_events
 from filejobs_dagster.audit.holds import RELEASED, SET
-from filejobs_dagster.audit.own_events import own_events
 from filejobs_dagster.audit.session import table
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
-from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.note import TrustedKey, TrustedKeys, generate, text_of
 from filejobs_dagster.audit.origin import Origin, unquoted
-from filejobs_dagster.audit.pins.folder import FolderPins
+from filejobs_dagster.audit.pins.places import FolderPins, S3Pins
 from filejobs_dagster.audit.pins.read import read_pins
-from filejobs_dagster.audit.pins.s3 import S3Pins
 from filejobs_dagster.audit.pins.store import (
     Equivocation,
     PinEntry,
@@ -22,8 +20,8 @@ from filejobs_dagster.audit.pins.store import (
     PinStore,
     PinStoreUnusable,
 )
-from filejobs_dagster.audit.refused import TrimRefused
 from filejobs_dagster.audit.seal import NotPinned, SealPolicy
+from filejobs_dagster.audit.session import TrimRefused
 from filejobs_dagster.audit.statement import ManifestStatement
 from filejobs_dagster.audit.trim.archive import StoreArchive
 from filejobs_dagster.audit.verify import Incremental, known_chains

@@ -14,8 +14,7 @@ import pytest
 
 from filejobs_dagster.audit import offline
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import generate
-from filejobs_dagster.audit.note import sign_note, text_of
+from filejobs_dagster.audit.note import generate, sign_note, text_of
 from filejobs_dagster.audit.offline import NotProven, check, check_file, main
 from filejobs_dagster.audit.origin import Origin
 from filejobs_dagster.audit.prove import FileProof, NothingToProve, prove_event, prove_file

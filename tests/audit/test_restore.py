@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from filejobs_dagster.audit.keys import generate
+from filejobs_dagster.audit.note import generate
 from filejobs_dagster.audit.origin import Origin
 from filejobs_dagster.audit.pins.read import read_pins
-from filejobs_dagster.audit.refused import RestoreRefused, SealRefused, TrimRefused
 from filejobs_dagster.audit.restore import acknowledge_restore
+from filejobs_dagster.audit.session import RestoreRefused, SealRefused, TrimRefused
 from filejobs_dagster.audit.verify import CHECKS, Full, Incremental, Rolling, examine, judge
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate

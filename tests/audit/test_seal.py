@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.audit import refused, seal
+from filejobs_dagster.audit import seal, session
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.chains import chain_lock
-from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
-from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.note import TrustedKey, TrustedKeys, generate, text_of
 from filejobs_dagster.audit.pins.store import Equivocation, PinContent, PinStoreUnusable
-from filejobs_dagster.audit.refused import SealRefused, TrimRefused
 from filejobs_dagster.audit.seal import NotPinned, SealPolicy, seal_chain
+from filejobs_dagster.audit.session import SealRefused, TrimRefused, chain_lock
 from filejobs_dagster.audit.statement import SealStatement
 from filejobs_dagster.audit.verify import Incremental, VerifyPolicy, known_chains
-from filejobs_dagster.postgres import clock
+from filejobs_dagster.postgres import connect
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.world import DAY, ORIGIN, MemoryPins, World
 
@@ -424,9 +422,9 @@ class NoClock(MemoryPins):
 
 def jump(monkeypatch: pytest.MonkeyPatch, ahead: timedelta) -> None:
     """The database's clock goes wrong, as far as this process can see."""
-    for module in (refused, import_module("filejobs_dagster.audit.verify.load")):
+    for module in (session, import_module("filejobs_dagster.audit.verify.load")):
         monkeypatch.setattr(
-            module, "database_now", lambda cursor: clock.database_now(cursor) + ahead
+            module, "database_now", lambda cursor: connect.database_now(cursor) + ahead
         )
 
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
-from filejobs_dagster.audit.refused import TrimRefused
+from filejobs_dagster.audit.note import TrustedKey, TrustedKeys, generate
+from filejobs_dagster.audit.session import TrimRefused
 from filejobs_dagster.audit.verify import CHECKS, Full, judge
 from filejobs_dagster.postgres.connect import Connection, Database
 from tests.audit.matrix import look_at

@@ -15,7 +15,7 @@ from tests.audit.matrix import evidence_of, look_at
 from tests.audit.tampers import TAMPERS, Tamper
 
 if TYPE_CHECKING:
-    from filejobs_dagster.audit.verify.registry import Check
+    from filejobs_dagster.audit.verify.evidence import Check
     from tests.audit.world import World
 
 BY_NAME = {tamper.name: tamper for tamper in TAMPERS}

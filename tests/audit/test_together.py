@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.refused import Refused
+from filejobs_dagster.audit.session import Refused
 from filejobs_dagster.audit.verify import Full, Incremental, Rolling
 
 if TYPE_CHECKING:

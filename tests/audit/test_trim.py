@@ -14,16 +14,14 @@ import psycopg
 import pytest
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.chains import chain_lock
-from filejobs_dagster.audit.keys import generate
-from filejobs_dagster.audit.note import text_of
+from filejobs_dagster.audit.note import generate, text_of
 from filejobs_dagster.audit.pins.store import PinStoreUnusable
-from filejobs_dagster.audit.refused import TrimRefused
 from filejobs_dagster.audit.rows import scan
+from filejobs_dagster.audit.session import TrimRefused, chain_lock
 from filejobs_dagster.audit.statement import TrimFacts
 from filejobs_dagster.audit.trim import TrimPolicy, batch, trim_chain
 from filejobs_dagster.audit.trim.archive import StoreArchive, check_archive
-from filejobs_dagster.audit.trim.plan import make_plan
+from filejobs_dagster.audit.trim.batch import make_plan
 from filejobs_dagster.postgres.locks import Lease
 from tests.audit.test_seal import forced
 from tests.audit.tools import Attack

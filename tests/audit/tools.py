@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.audit.merkle import Frontier
 from filejobs_dagster.audit.note import sign_note
 from filejobs_dagster.audit.origin import Origin
+from filejobs_dagster.audit.rows import Frontier
 from filejobs_dagster.audit.statement import moment_text, sha256_of
 from filejobs_dagster.audit.tables import (
     CheckpointRow,
@@ -22,7 +22,7 @@ from tests.audit.world import ORIGIN, MemoryPins, World, event_hash, genesis, sh
 if TYPE_CHECKING:
     import psycopg
 
-    from filejobs_dagster.audit.keys import Ed25519Signer
+    from filejobs_dagster.audit.note import Ed25519Signer
 
 CHAIN = "a"
 OF_CHAIN = Origin(ORIGIN, CHAIN)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.audit.append import append, canonical
 from filejobs_dagster.audit.holds import release_hold, set_hold
-from filejobs_dagster.audit.keys import Ed25519Signer, TrustedKey, TrustedKeys, generate
+from filejobs_dagster.audit.note import Ed25519Signer, TrustedKey, TrustedKeys, generate
 from filejobs_dagster.audit.pins.store import Equivocation, PinContent, PinEntry, PinReceipt
 from filejobs_dagster.audit.seal import Sealed, SealPolicy, seal_chain
 from filejobs_dagster.audit.trim import Trimmed, TrimPolicy, trim_chain

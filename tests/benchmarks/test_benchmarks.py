@@ -39,7 +39,7 @@ from benchmarks.row_by_row import collect_row_by_row
 from benchmarks.scale import FULL, QUICK, TINY
 from benchmarks.surroundings import Surroundings
 from filejobs_dagster.embedded.s3 import S3Endpoint
-from filejobs_dagster.jobs.upload_reservations import Request
+from filejobs_dagster.jobs.upload_reservations import UploadReservationsRun
 from filejobs_dagster.orchestration.reconcile import reconcile
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def test_both_collectors_leave_the_rows_that_are_not_due(
     reservations.reserve(database_url, 5)
     wanted = reservations.keys(database_url)
     reservations.store(canned, "due", [*wanted, "files/of somebody else"])
-    assert collect(database_url, canned, "due", Request(limit=3)).acted == 3
+    assert collect(database_url, canned, "due", UploadReservationsRun(limit=3)).acted == 3
     assert collect_row_by_row(database_url, canned.client(), "due") == 2
     assert reservations.rows_left(database_url) == 0
     assert reservations.objects_left(canned, "due") == 1

@@ -61,7 +61,7 @@ def first_list(installation: Installation) -> Path:
     """What a dry run wrote two hours ago."""
     import dagster as dg  # noqa: PLC0415 (seconds that only these tests need)
 
-    from filejobs_dagster.orchestration.by_hand import execute_here  # noqa: PLC0415
+    from filejobs_dagster.orchestration.in_process import execute_here  # noqa: PLC0415
 
     with dg.DagsterInstance.ephemeral() as instance:
         error, shown = execute_here(instance, installation.loaded(), "storage_orphans", {})

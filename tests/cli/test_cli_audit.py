@@ -9,8 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import generate, private_text, read_signer
-from filejobs_dagster.audit.note import read_verifier_key
+from filejobs_dagster.audit.note import generate, private_text, read_signer, read_verifier_key
 from filejobs_dagster.audit.offline import check, check_file
 from filejobs_dagster.audit.seal import seal_chain
 from filejobs_dagster.jobs.audit_setup import seal_policy

@@ -11,15 +11,15 @@ import dagster as dg
 import pytest
 import typer
 
+from filejobs_dagster.cli.backfill import ranges
 from filejobs_dagster.cli.backfill_desk import Desk as Counter
-from filejobs_dagster.cli.backfill_words import ranges
 from filejobs_dagster.ledger.swept_days import end_of
 from filejobs_dagster.settings import load_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
     from tests.cli.conftest import Desk
 
 JOB = "upload_reservations"

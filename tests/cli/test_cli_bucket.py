@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.door import adoption
-from filejobs_dagster.door.refusals import MarkerNotWritten
+from filejobs_dagster.door.guard import MarkerNotWritten
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

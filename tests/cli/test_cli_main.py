@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from filejobs_dagster.cli import runs as runs_command
+from filejobs_dagster.cli import run as runs_command
 from filejobs_dagster.cli.lazy import reflowed
 from filejobs_dagster.cli.main import Commands, app
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.metrics.exposition import text_of
-from filejobs_dagster.metrics.reading import read
+from filejobs_dagster.metrics.exposition import read, text_of
 from filejobs_dagster.orchestration.standing_checks import verdicts
 from filejobs_dagster.settings import read_settings
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.prefixes import QUARANTINE
+from filejobs_dagster.objects.targets import QUARANTINE
 from tests.installation import Installation, make_installation
 from tests.jobs.storage_orphans.conftest import Sweeper
 

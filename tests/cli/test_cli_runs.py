@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from filejobs_dagster.cli import runs
+from filejobs_dagster.cli import run
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -150,7 +150,7 @@ def test_a_terminal_of_any_width_shows_everything(
 ) -> None:
     screen = io.StringIO()
     out = Console(file=screen, width=width, force_terminal=True, highlight=False)
-    monkeypatch.setattr(runs, "console", lambda: out)
+    monkeypatch.setattr(run, "console", lambda: out)
     run_id = desk.record(outcome="failed", error="the bucket said no", scanned=None)
     desk.call("runs")
     said = screen.getvalue()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.trigger.addresses import is_loopback
+from filejobs_dagster.cli.serve_trigger import is_loopback
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

@@ -9,8 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from filejobs_dagster.cli.status_table import print_standings
-from filejobs_dagster.cli.verdict import verdict_on
+from filejobs_dagster.cli.status import print_standings, verdict_on
 from filejobs_dagster.ledger.standing import Severity, Standing
 from filejobs_dagster.registry import JOB_NAMES
 from filejobs_dagster.runbook import PAGE

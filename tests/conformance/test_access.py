@@ -9,7 +9,7 @@ import pytest
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import BucketUnavailable, check_access, read_versioning
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.measure import Found, measure
+from filejobs_dagster.objects.heads import Found, measure
 from tests.conformance.ceph import OWNER, Account, Ceph
 from tests.conformance.gateway import client_of, listed, put, set_policy, statement
 from tests.objects.deleting import delete_objects

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.door.adoption import Place, adopt, check, raise_counter
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt, check, raise_counter
+from filejobs_dagster.door.guard import MarkerNotWritten, MarkerTaken, MarkerUnreadable, NotAdopted
 from filejobs_dagster.door.marker import read_marker, replace_marker, write_new_marker
-from filejobs_dagster.door.refusals import (
-    MarkerNotWritten,
-    MarkerTaken,
-    MarkerUnreadable,
-    NotAdopted,
-)
 from filejobs_dagster.postgres.connect import Database
 from tests.conformance.gateway import listed, set_policy, statement
 
@@ -29,13 +24,15 @@ KEY = "filejobs-adopted/acme.json"
 
 
 @pytest.fixture
-def place(owner: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
+def place(owner: S3Client, bucket: str, database_url: str) -> Iterator[AdoptionTarget]:
     database = Database(database_url)
     with database.connect("test") as connection:
-        yield Place(owner, bucket, "http://ceph", "acme", None, ("files/",), database, connection)
+        yield AdoptionTarget(
+            owner, bucket, "http://ceph", "acme", None, ("files/",), database, connection
+        )
 
 
-def test_a_bucket_is_adopted_and_every_live_run_counts(place: Place) -> None:
+def test_a_bucket_is_adopted_and_every_live_run_counts(place: AdoptionTarget) -> None:
     with pytest.raises(NotAdopted):
         check(place)
     adopted = adopt(place, by="ada@desk")
@@ -45,7 +42,7 @@ def test_a_bucket_is_adopted_and_every_live_run_counts(place: Place) -> None:
     assert listed(place.client, place.bucket) == [KEY]
 
 
-def test_a_marker_is_not_written_over_another_that_was_not_read(place: Place) -> None:
+def test_a_marker_is_not_written_over_another_that_was_not_read(place: AdoptionTarget) -> None:
     adopted = adopt(place, by="ada@desk").marker
     other = replace(adopted, installation="globex")
     with pytest.raises(MarkerTaken):
@@ -55,7 +52,9 @@ def test_a_marker_is_not_written_over_another_that_was_not_read(place: Place) ->
     assert read_marker(place.client, place.bucket, KEY) == adopted
 
 
-def test_a_marker_that_a_policy_hides_is_not_taken_for_none(place: Place, guest: S3Client) -> None:
+def test_a_marker_that_a_policy_hides_is_not_taken_for_none(
+    place: AdoptionTarget, guest: S3Client
+) -> None:
     there = replace(place, client=guest)
     for allowed in ([], ["GetObject"]):
         if allowed:
@@ -78,7 +77,9 @@ def test_a_marker_that_a_policy_hides_is_not_taken_for_none(place: Place, guest:
     assert check(there).marker.installation == "acme"
 
 
-def test_whoever_may_not_write_the_marker_is_told_so(place: Place, guest: S3Client) -> None:
+def test_whoever_may_not_write_the_marker_is_told_so(
+    place: AdoptionTarget, guest: S3Client
+) -> None:
     set_policy(
         place.client,
         place.bucket,

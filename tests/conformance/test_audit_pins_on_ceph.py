@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.audit.pins.s3 import S3Pins
+from filejobs_dagster.audit.pins.places import S3Pins
 from filejobs_dagster.audit.pins.store import Equivocation, PinStoreUnusable
 from filejobs_dagster.audit.seal import SealPolicy
 from filejobs_dagster.audit.trim import TrimPolicy
 from filejobs_dagster.audit.trim.archive import StoreArchive
 from filejobs_dagster.jobs import audit_seal, audit_trim, audit_verify
-from filejobs_dagster.jobs.audit import SealRequest, TrimRequest, VerifyRequest
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.audit import AuditSealRun, AuditTrimRun, AuditVerifyRun
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.postgres.connect import Database
 from tests.audit.world import DAY, ORIGIN, World
 from tests.conformance.gateway import versions
@@ -53,26 +53,26 @@ def _run(
     world: World, job: str, body: Callable[[RunContext], Outcome], mode: Mode = "live"
 ) -> Outcome:
     identity = RunIdentity(str(uuid.uuid4()), "test", job, mode, Trigger("cli"), "the test")
-    return conduct(Ticket(identity), world.database, body, logging.getLogger("test"), door=None)
+    return run_job(RunSpec(identity), world.database, body, logging.getLogger("test"), door=None)
 
 
 def seal(world: World) -> Outcome:
     policy = SealPolicy(world.verify_policy, (world.signer,), pin_for=KEEP_FOR)
-    return _run(world, "audit_seal", lambda run: audit_seal.run(run, SealRequest(), policy))
+    return _run(world, "audit_seal", lambda run: audit_seal.run(run, AuditSealRun(), policy))
 
 
 def verify(world: World) -> Outcome:
     return _run(
         world,
         "audit_verify",
-        lambda run: audit_verify.run(run, VerifyRequest(), world.verify_policy),
+        lambda run: audit_verify.run(run, AuditVerifyRun(), world.verify_policy),
         "dry",
     )
 
 
 def trim(world: World, policy: TrimPolicy | None = None) -> Outcome:
     chosen = policy or TrimPolicy(world.verify_policy, 150 * DAY, (world.signer,), pin_for=KEEP_FOR)
-    return _run(world, "audit_trim", lambda run: audit_trim.run(run, TrimRequest(), chosen))
+    return _run(world, "audit_trim", lambda run: audit_trim.run(run, AuditTrimRun(), chosen))
 
 
 def test_seal_trim_and_verify_with_locked_pins(

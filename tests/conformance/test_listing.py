@@ -8,8 +8,7 @@ import pytest
 
 from filejobs_dagster.objects.listing import Part, list_objects, workers
 from filejobs_dagster.objects.listing.ask import Asker
-from filejobs_dagster.objects.listing.part import PartReader
-from filejobs_dagster.objects.listing.reader import Reader
+from filejobs_dagster.objects.listing.part import PartReader, Reader
 from filejobs_dagster.streams import Scratch
 from tests.conformance.ceph import OWNER, Ceph
 from tests.conformance.gateway import client_of, put

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.objects.keys import needs_single_delete
+from filejobs_dagster.objects.targets import needs_single_delete
 from tests.conformance.ceph import OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
 from tests.objects.deleting import delete_objects

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.door.probe import probe
+from filejobs_dagster.door.server import probe
+from filejobs_dagster.objects.deletion_mode import Abilities, DeletionMode, deletion_mode_of
 from filejobs_dagster.objects.identity import compare, expected
-from filejobs_dagster.objects.manner import Abilities, Manner, manner_of
 from filejobs_dagster.objects.targets import Expected
 from tests.conformance.gateway import listed, put, set_policy, statement, versions
 from tests.objects.grouped import Removal
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 
-PURGE = Manner("enabled", purge_versions=True)
-SUSPENDED = Manner("suspended")
+PURGE = DeletionMode("enabled", purge_versions=True)
+SUSPENDED = DeletionMode("suspended")
 
 
 def as_listed(client: S3Client, bucket: str) -> dict[str, Expected]:
@@ -87,7 +87,7 @@ def test_tags_and_acls_that_came_later_make_no_other_object_of_a_version(
         assert compare(expected(orphan), expected(now)).word == "undecided"
 
     gate = gate_on(owner, connection, versioned_bucket)
-    removal = gate.remove(list(orphans.values()), no_proof_needed, Manner("enabled", purge))
+    removal = gate.remove(list(orphans.values()), no_proof_needed, DeletionMode("enabled", purge))
 
     assert sorted(removal.removed()) == [b"files/acl", b"files/tagged"]
     assert list(removal.undecided) == [b"files/again"]
@@ -101,7 +101,7 @@ def test_a_changed_object_stays_although_the_server_ignores_conditions(
     orphans = as_listed(owner, bucket)
     put(owner, bucket, ["files/a"], b"newer")
     removal = gate_on(owner, connection, bucket).remove(
-        list(orphans.values()), no_proof_needed, Manner(conditional="ignored")
+        list(orphans.values()), no_proof_needed, DeletionMode(conditional="ignored")
     )
     assert removal.deleted == (b"files/b",)
     assert list(removal.changed) == [b"files/a"]
@@ -164,8 +164,10 @@ def test_purging_takes_every_version_of_exactly_these_keys(
     twins = ["files/a/b", "files/aa", "files/cafe\u0301", "files/new line", "files/a b"]
     history(owner, versioned_bucket, [*keys, *twins], 3)
     orphans = [seen(owner, versioned_bucket, key) for key in keys]
-    manner = manner_of(owner, versioned_bucket, purge_versions=True)
-    removal = gate_on(owner, connection, versioned_bucket).remove(orphans, no_proof_needed, manner)
+    deletion_mode = deletion_mode_of(owner, versioned_bucket, purge_versions=True)
+    removal = gate_on(owner, connection, versioned_bucket).remove(
+        orphans, no_proof_needed, deletion_mode
+    )
     assert removal.purged == {key.encode(): 3 for key in keys}
     assert removal.freed == len(keys) * (1 + 2 + 3)
     left = versions(owner, versioned_bucket)
@@ -191,8 +193,12 @@ def test_without_purging_orphans_are_marked_and_found_gone(
     put(owner, versioned_bucket, ["files/a"])
     orphans = list(as_listed(owner, versioned_bucket).values())
     gate = gate_on(owner, connection, versioned_bucket)
-    assert gate.remove(orphans, no_proof_needed, Manner("enabled")) == Removal(marked=(b"files/a",))
-    assert gate.remove(orphans, no_proof_needed, Manner("enabled")).already_gone == (b"files/a",)
+    assert gate.remove(orphans, no_proof_needed, DeletionMode("enabled")) == Removal(
+        marked=(b"files/a",)
+    )
+    assert gate.remove(orphans, no_proof_needed, DeletionMode("enabled")).already_gone == (
+        b"files/a",
+    )
     assert versions(owner, versioned_bucket).marked == ["files/a"]
 
 
@@ -216,9 +222,9 @@ def test_where_versions_are_suspended_purging_takes_the_null_version_and_the_oth
     history(owner, versioned_bucket, ["files/a"], 2)
     suspend(owner, versioned_bucket)
     put(owner, versioned_bucket, ["files/a"])
-    manner = manner_of(owner, versioned_bucket, purge_versions=True)
+    deletion_mode = deletion_mode_of(owner, versioned_bucket, purge_versions=True)
     removal = gate_on(owner, connection, versioned_bucket).remove(
-        [seen(owner, versioned_bucket, "files/a")], no_proof_needed, manner
+        [seen(owner, versioned_bucket, "files/a")], no_proof_needed, deletion_mode
     )
     assert removal.purged == {b"files/a": 3}
     assert versions(owner, versioned_bucket).kept == frozenset()

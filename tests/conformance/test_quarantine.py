@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.objects.manner import manner_of
+from filejobs_dagster.objects.deletion_mode import deletion_mode_of
 from filejobs_dagster.objects.quarantine import Copying, copies_below
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put, seen
 
@@ -72,10 +72,10 @@ def test_what_goes_comes_back_whole_and_over_nothing(
     for key in keys:
         put_whole(client, place, key, key.encode())
     before = {key: whole(client, place, key) for key in keys}
-    manner = manner_of(client, place, purge_versions=False, quarantine=True)
-    assert manner.copies
+    deletion_mode = deletion_mode_of(client, place, purge_versions=False, quarantine=True)
+    assert deletion_mode.copies
 
-    done = gate.remove([seen(client, place, key) for key in keys], no_proof_needed, manner)
+    done = gate.remove([seen(client, place, key) for key in keys], no_proof_needed, deletion_mode)
 
     assert done.quarantined == tuple(key.encode() for key in keys), list(done)
     copies = [it for page in copies_below(client, place, "files/") for it in page]
@@ -92,7 +92,7 @@ def test_what_goes_comes_back_whole_and_over_nothing(
     assert whole(client, place, first.original)["body"] == b"newer"
 
     asked = {it.key: (it, ()) for it in copies}
-    expired = gate.expire(asked, no_proof_needed, manner)
+    expired = gate.expire(asked, no_proof_needed, deletion_mode)
     assert len(expired.deleted) == len(copies), list(expired)
     assert keys_of(client, place) == set(keys)
 
@@ -146,9 +146,9 @@ def test_with_versions_a_marker_is_the_quarantine_also_of_what_is_locked(
                 Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until},
             )
         orphans = [seen(client, bucket, orphan.key.decode()) for orphan in orphans]
-    manner = manner_of(client, bucket, purge_versions=True, quarantine=True)
-    assert not manner.copies
-    assert len(gate.remove(orphans, no_proof_needed, manner).marked) == 2
+    deletion_mode = deletion_mode_of(client, bucket, purge_versions=True, quarantine=True)
+    assert not deletion_mode.copies
+    assert len(gate.remove(orphans, no_proof_needed, deletion_mode).marked) == 2
     assert keys_of(client, bucket) == set()
 
     put(client, bucket, "files/b", body=b"newer")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.door.probe import probe
+from filejobs_dagster.door.server import probe
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.manner import Abilities, Manner, learn
+from filejobs_dagster.objects.deletion_mode import Abilities, DeletionMode, learn
 from tests.conformance.ceph import OWNER
 from tests.conformance.gateway import listed, put
 from tests.installation import Installation
@@ -79,7 +79,7 @@ def test_the_gate_lets_neither_go(
     assert result.deleted == ("files/c",)
     assert set(result.kept) == {"files//a", "files/b"}
     orphan = seen(client, bucket, "files/b")
-    removal = gate.remove([orphan], no_proof_needed, Manner(conditional="honoured"))
+    removal = gate.remove([orphan], no_proof_needed, DeletionMode(conditional="honoured"))
     assert set(removal.kept) == {b"files/b"}
     assert listed(client, bucket) == ["files/a", "files/b"]
 

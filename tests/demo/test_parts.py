@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 from filejobs_dagster.demo import web
-from filejobs_dagster.demo.collector import _job_lines
 from filejobs_dagster.demo.configuration import LIVE_CONFIG, SETTINGS, shipped_instance
-from filejobs_dagster.demo.failure import DemoFailed
 from filejobs_dagster.demo.feature import NAMES, SMALL, invent
 from filejobs_dagster.demo.place import DemoPlace
 from filejobs_dagster.demo.processes import Recorded, end, read_record, write_record
+from filejobs_dagster.demo.record import highlights
+from filejobs_dagster.demo.screen import DemoFailed
 from filejobs_dagster.demo.serving import is_loopback
-from filejobs_dagster.demo.tables import highlights
+from filejobs_dagster.demo.story import _job_lines
 from filejobs_dagster.settings import read_settings
 
 if TYPE_CHECKING:
@@ -204,9 +204,7 @@ def test_what_is_unknown_is_not_shown_as_zero() -> None:
 def test_the_daemons_noise_is_not_shown_and_an_alarm_is_shown_once(tmp_path: Path) -> None:
     said: list[str] = []
     watched = web.Web(DemoPlace.at(tmp_path / "state"), {}, said.append)
-    alarm = (
-        "filejobs_dagster.orchestration.sensors.freshness.JobsNeedAttention: 1 job needs attention"
-    )
+    alarm = "filejobs_dagster.orchestration.sensors.JobsNeedAttention: 1 job needs attention"
     head = "2026-11-29 18:13:33 +0000 - dagster.daemon.SensorDaemon - "
     for line in (
         head + "INFO - Checking for new runs",

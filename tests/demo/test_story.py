@@ -14,15 +14,13 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from filejobs_dagster.demo import collector, servers
-from filejobs_dagster.demo.clients import Answers
+from filejobs_dagster.demo import servers, story
 from filejobs_dagster.demo.configuration import BUCKET, write_files
-from filejobs_dagster.demo.failure import DemoFailed
-from filejobs_dagster.demo.feature import Amounts
-from filejobs_dagster.demo.load import load_rows, store_objects
+from filejobs_dagster.demo.feature import Amounts, Answers
 from filejobs_dagster.demo.place import DemoPlace
-from filejobs_dagster.demo.story import run_demo
-from filejobs_dagster.demo.verify import verify
+from filejobs_dagster.demo.record import verify
+from filejobs_dagster.demo.screen import DemoFailed
+from filejobs_dagster.demo.story import load_rows, run_demo, store_objects
 from filejobs_dagster.embedded.s3 import S3Endpoint
 from filejobs_dagster.postgres.migrate import migrate
 
@@ -49,7 +47,7 @@ SECONDS_UNTIL_NOTICED = 20
 def test_a_run_that_fails_is_shown_whole_and_ends_the_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "command", lambda *_: BROKEN_COMMAND)
+    monkeypatch.setattr(story, "command", lambda *_: BROKEN_COMMAND)
     place = DemoPlace.at(tmp_path / "state")
     with pytest.raises(DemoFailed) as failure:
         run_demo(place, Console(file=io.StringIO()), FEW)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.book import meanings
-from filejobs_dagster.jobs import audit_detail
+from filejobs_dagster.jobs import audit
 from filejobs_dagster.jobs.deleted_files import detail as deleted_files
 from filejobs_dagster.jobs.multipart_uploads import detail as multipart_uploads
 from filejobs_dagster.jobs.run_history import detail as run_history
@@ -33,9 +33,9 @@ WORDS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "Field": table_retention.FIELDS,
         "Each of `rules`": table_retention.OF_A_RULE,
     },
-    "audit_seal": {"Field": audit_detail.SEAL},
-    "audit_trim": {"Field": audit_detail.TRIM},
-    "audit_verify": {"Field": audit_detail.VERIFY},
+    "audit_seal": {"Field": audit.SEAL_FIELDS},
+    "audit_trim": {"Field": audit.TRIM_FIELDS},
+    "audit_verify": {"Field": audit.VERIFY_FIELDS},
 }  # fmt: skip
 """What the record of each job says beside that of every run, by the kind of word."""
 

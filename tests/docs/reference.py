@@ -15,8 +15,7 @@ from pydantic import AfterValidator
 from filejobs_dagster.book import meanings
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.jobs.storage_orphans.detail import LIST_COLUMNS
-from filejobs_dagster.metrics.exposition import text_of
-from filejobs_dagster.metrics.reading import Reading
+from filejobs_dagster.metrics.exposition import Reading, text_of
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import format_duration, settings_json_schema

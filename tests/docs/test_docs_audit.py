@@ -7,9 +7,9 @@ import json
 import re
 from typing import TYPE_CHECKING, get_args
 
-from filejobs_dagster.audit.trim.plan import StoppedBy
+from filejobs_dagster.audit.trim.batch import StoppedBy
 from filejobs_dagster.book import meanings
-from filejobs_dagster.jobs import audit_troubles
+from filejobs_dagster.jobs import audit_setup
 from filejobs_dagster.jobs.audit import Check
 from tests.docs.pages import CHECKOUT, WORDS, names_in, page
 
@@ -46,11 +46,11 @@ def test_every_code_of_the_library_stands_in_the_tables_and_no_other() -> None:
     assert len(codes) > 50
     assert codes - told - _STOPPED == set()
     assert told - codes == {
-        audit_troubles.KEY_UNUSABLE,
-        audit_troubles.NOT_PINNED,
-        audit_troubles.PINS_UNUSABLE,
-        audit_troubles.NOT_FINISHED,
-        audit_troubles.NOT_READ,
+        audit_setup.KEY_UNUSABLE,
+        audit_setup.NOT_PINNED,
+        audit_setup.PINS_UNUSABLE,
+        audit_setup.NOT_FINISHED,
+        audit_setup.NOT_READ,
     }
 
 

@@ -13,8 +13,8 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.jobs.storage_orphans import detail as totals
 from filejobs_dagster.jobs.storage_orphans import removal
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
-from filejobs_dagster.jobs.storage_orphans.classification.words import CLASSES
-from filejobs_dagster.jobs.storage_orphans.listed_csv import COLUMNS
+from filejobs_dagster.jobs.storage_orphans.classification.records import CLASSES
+from filejobs_dagster.jobs.storage_orphans.review import COLUMNS
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.registry import BY_NAME

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from filejobs_dagster.jobs.table_retention import detail as record
-from filejobs_dagster.jobs.table_retention import indexes, partitions, work
+from filejobs_dagster.jobs.table_retention import due, partitions, work
 from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
@@ -108,9 +108,9 @@ def test_every_class_and_every_number_of_the_code_stands_in_the_page() -> None:
                  record.NOT_WON, record.WOULD_DELETE, record.WOULD_SCRUB):  # fmt: skip
         assert f"`{word}`" in record.FIELDS["classes"]
     written_out = {
-        "under 10,000 rows": indexes.SMALL_ROWS == 10_000,
-        "under 8 MiB": indexes.SMALL_BYTES == 8 * 1024 * 1024,
-        "from about 100,000 of them": indexes.MANY_OF_ONE_TIME == 100_000,
+        "under 10,000 rows": due.SMALL_ROWS == 10_000,
+        "under 8 MiB": due.SMALL_BYTES == 8 * 1024 * 1024,
+        "from about 100,000 of them": due.MANY_OF_ONE_TIME == 100_000,
         "after 10,000 of them in a row": work.MOST_REFUSED_IN_A_ROW == 10_000,
         "waited for one second": partitions.PATIENCE == "1s",
     }

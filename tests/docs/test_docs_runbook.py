@@ -11,15 +11,13 @@ import pytest
 
 from filejobs_dagster import doctor, runbook
 from filejobs_dagster.alerts.conditions import Condition
-from filejobs_dagster.alerts.digest import Notice, compose
-from filejobs_dagster.alerts.words import SEVERITY, Kind
+from filejobs_dagster.alerts.digest import SEVERITY, Kind, Notice, compose
 from filejobs_dagster.doctor.finding import failed, ok, skipped
 from filejobs_dagster.door.door import asked
-from filejobs_dagster.door.guard import Guard, Refusal
+from filejobs_dagster.door.guard import AdoptionRefused, Guard, NotAdopted, Refusal
 from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.refusals import AdoptionRefused, NotAdopted
-from filejobs_dagster.ledger.report import alarm_text
 from filejobs_dagster.ledger.standing import Standing, Word
+from filejobs_dagster.orchestration.sensors import alarm_text
 from tests.docs.pages import CHECKOUT, read
 
 if TYPE_CHECKING:

@@ -17,23 +17,22 @@ from filejobs_dagster.book.meanings import COLUMNS
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import KEPT, MOST_REFUSED_IN_A_ROW, SAMPLE
 from filejobs_dagster.cli.main import Commands, app
+from filejobs_dagster.door.guard import AdoptionRefused
 from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.refusals import AdoptionRefused
 from filejobs_dagster.jobs.collecting import detail as totals
 from filejobs_dagster.jobs.upload_reservations import NO_USE_IN_TRYING_SOONER
 from filejobs_dagster.jobs.upload_reservations.collection import MOST_WITHOUT_EXPIRY
 from filejobs_dagster.jobs.upload_reservations.detail import FIELDS
-from filejobs_dagster.ledger.mirror import SILENCE
+from filejobs_dagster.ledger.mirror import OVERLAP, SILENCE, WIDE_SCAN
+from filejobs_dagster.ledger.outcome import TriggerKind
 from filejobs_dagster.ledger.standing import Word
-from filejobs_dagster.ledger.watermark import OVERLAP, WIDE_SCAN
-from filejobs_dagster.ledger.words import TriggerKind
 from filejobs_dagster.objects import gate
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.build import build_definitions
 from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.orchestration.metadata import catalog_assets
 from filejobs_dagster.orchestration.sensors import all_sensors
-from filejobs_dagster.orchestration.shown import catalog_assets
-from filejobs_dagster.postgres.transient import TRIES
+from filejobs_dagster.postgres.connect import TRIES
 from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import read_settings
 from tests.docs.pages import CHECKOUT, EXAMPLES, explained, names_in, page, pages

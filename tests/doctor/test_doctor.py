@@ -17,13 +17,16 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typer.testing import CliRunner, Result
 
 from filejobs_dagster.cli.main import app
-from filejobs_dagster.doctor import software
-from filejobs_dagster.doctor.configuration import check_idle
+from filejobs_dagster.doctor import instance
 from filejobs_dagster.doctor.database import _pooler
 from filejobs_dagster.doctor.examination import _not_here, examine
-from filejobs_dagster.doctor.instance import check_instance
+from filejobs_dagster.doctor.instance import (
+    check_idle,
+    check_instance,
+    check_software,
+    library_version_for,
+)
 from filejobs_dagster.doctor.rights import own_rights, statements
-from filejobs_dagster.doctor.software import check_software, library_version_for
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Settings, load_settings, read_settings
 from tests.docs.pages import CHECKOUT
@@ -410,11 +413,11 @@ class TestSoftware:
     def test_a_package_that_does_not_fit_is_named(
         self, package: str, version: str | None, said: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        installed = software.installed_version
+        installed = instance.installed_version
         required = ["sqlalchemy<2.1,>=2.0", "rich>=13.9", "moto>=5; extra == 'embedded'"]
         monkeypatch.setattr(metadata, "requires", lambda _: required)
         monkeypatch.setattr(
-            software,
+            instance,
             "installed_version",
             lambda name: version if name == package else installed(name),
         )
@@ -424,8 +427,8 @@ class TestSoftware:
         assert "constraints.txt" in finding.advice
 
     def test_an_old_python_is_refused(self) -> None:
-        assert software._python((3, 9, 18)).verdict == "failed"
-        assert software._python((3, 10, 0)).verdict == "ok"
+        assert instance._python((3, 9, 18)).verdict == "failed"
+        assert instance._python((3, 10, 0)).verdict == "ok"
 
 
 def test_it_works_where_nothing_can_be_written(

@@ -11,11 +11,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from filejobs_dagster.audit.keys import generate, private_text
+from filejobs_dagster.audit.note import generate, private_text
 from filejobs_dagster.doctor.audit import check_audit
-from filejobs_dagster.doctor.buckets import check_bucket
 from filejobs_dagster.doctor.database import check_database
-from filejobs_dagster.doctor.examination import examine
+from filejobs_dagster.doctor.examination import check_bucket, examine
 from filejobs_dagster.doctor.rights import lacking, own_rights, statements
 from filejobs_dagster.settings import load_settings, read_settings
 from tests.installation import make_installation

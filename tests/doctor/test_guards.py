@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from filejobs_dagster.doctor.guards import check_guard
+from filejobs_dagster.doctor.reservations import check_guard
 from tests.own_tables import example, schema
 
 if TYPE_CHECKING:

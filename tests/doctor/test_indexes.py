@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filejobs_dagster.doctor.indexes import compared_columns, index_for
+from filejobs_dagster.doctor.reservations import compared_columns, index_for
 
 CANDIDATES = (
     "SELECT d.id, d.storage_key, d.expires_at FROM public.documents AS d"

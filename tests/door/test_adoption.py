@@ -13,21 +13,14 @@ import pytest
 from filejobs_dagster.door import adoption, marker
 from filejobs_dagster.door.adoption import (
     Adopted,
-    Place,
+    AdoptionTarget,
     adopt,
     check,
     inspect,
     raise_counter,
     remember_probe,
 )
-from filejobs_dagster.door.marker import (
-    Marker,
-    read_marker,
-    search_markers,
-    write_new_marker,
-)
-from filejobs_dagster.door.probe import Probe
-from filejobs_dagster.door.refusals import (
+from filejobs_dagster.door.guard import (
     AdoptionRefused,
     BucketOfAnotherInstallation,
     DatabaseRestored,
@@ -41,8 +34,15 @@ from filejobs_dagster.door.refusals import (
     WrongDatabase,
     WrongEnvironment,
 )
+from filejobs_dagster.door.marker import (
+    Marker,
+    read_marker,
+    search_markers,
+    write_new_marker,
+)
+from filejobs_dagster.door.server import Probe
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.manner import Abilities
+from filejobs_dagster.objects.deletion_mode import Abilities
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.objects.buckets import BucketForTests
@@ -62,15 +62,15 @@ BY = "ada@desk"
 
 
 @pytest.fixture
-def place(client: S3Client, bucket: str, database_url: str) -> Iterator[Place]:
+def place(client: S3Client, bucket: str, database_url: str) -> Iterator[AdoptionTarget]:
     database = Database(database_url)
     with database.connect("test") as connection:
-        yield Place(
+        yield AdoptionTarget(
             client, bucket, "http://127.0.0.1", "acme", "production", OWNS, database, connection
         )
 
 
-def document(place: Place, key: str = KEY) -> dict[str, Any]:
+def document(place: AdoptionTarget, key: str = KEY) -> dict[str, Any]:
     body = place.client.get_object(Bucket=place.bucket, Key=key)["Body"].read()
     return dict(json.loads(body))
 
@@ -88,18 +88,18 @@ def listed(*keys: str) -> Answer:
     )
 
 
-def rewrite(place: Place, **changes: Any) -> None:
+def rewrite(place: AdoptionTarget, **changes: Any) -> None:
     """Change what the marker says, as another installation or a later run would have."""
     text = json.dumps(document(place) | changes)
     place.client.put_object(Bucket=place.bucket, Key=KEY, Body=text.encode())
 
 
-def events(place: Place) -> list[dict[str, Any]]:
+def events(place: AdoptionTarget) -> list[dict[str, Any]]:
     rows = place.connection.execute("SELECT body FROM audit_event ORDER BY seq").fetchall()
     return [json.loads(body) for (body,) in rows]
 
 
-def counter(place: Place) -> int:
+def counter(place: AdoptionTarget) -> int:
     row = place.connection.execute("SELECT counter FROM bucket_adoption").fetchone()
     assert row is not None
     return int(row[0])
@@ -112,7 +112,7 @@ def attempts(*each: Callable[[], object]) -> tuple[Callable[[], object], ...]:
 # Adopting
 
 
-def test_adopting_writes_both_halves_and_one_event(place: Place) -> None:
+def test_adopting_writes_both_halves_and_one_event(place: AdoptionTarget) -> None:
     adopted = adopt(place, by=BY)
     assert check(place) == adopted
     said = document(place)
@@ -133,14 +133,14 @@ def test_adopting_writes_both_halves_and_one_event(place: Place) -> None:
     assert keys_of(place.client, place.bucket) == {KEY}
 
 
-def test_adopting_again_what_is_adopted_changes_nothing(place: Place) -> None:
+def test_adopting_again_what_is_adopted_changes_nothing(place: AdoptionTarget) -> None:
     adopted = adopt(place, by=BY)
     assert adopt(place, by="bob@laptop") == adopted
     assert len(events(place)) == 1
 
 
 def test_whoever_says_again_that_all_is_right_is_on_record_and_changes_no_side(
-    place: Place,
+    place: AdoptionTarget,
 ) -> None:
     adopted = adopt(place, by=BY)
     assert adopt(place, by="bob@laptop", again="the holidays are over") == adopted
@@ -150,13 +150,13 @@ def test_whoever_says_again_that_all_is_right_is_on_record_and_changes_no_side(
     assert said["reason"] == "the holidays are over"
 
 
-def test_without_a_marker_a_sweep_is_refused(place: Place) -> None:
+def test_without_a_marker_a_sweep_is_refused(place: AdoptionTarget) -> None:
     with pytest.raises(NotAdopted, match="filejobs bucket adopt"):
         check(place)
 
 
 def test_a_marker_that_somebody_removed_is_told_from_a_bucket_that_nobody_adopted(
-    place: Place,
+    place: AdoptionTarget,
 ) -> None:
     adopt(place, by=BY)
     place.client.delete_object(Bucket=place.bucket, Key=KEY)
@@ -167,7 +167,7 @@ def test_a_marker_that_somebody_removed_is_told_from_a_bucket_that_nobody_adopte
 
 @pytest.mark.parametrize("again", [None, "moved to the new server"])
 def test_an_adoption_that_was_killed_between_its_two_writes_says_so_and_can_be_repeated(
-    place: Place, monkeypatch: pytest.MonkeyPatch, again: str | None
+    place: AdoptionTarget, monkeypatch: pytest.MonkeyPatch, again: str | None
 ) -> None:
     if again is not None:
         adopt(place, by=BY)
@@ -192,7 +192,7 @@ def test_an_adoption_that_was_killed_between_its_two_writes_says_so_and_can_be_r
     assert check(place).marker.database == inspect(place).identity
 
 
-def test_two_buckets_of_one_name_on_two_servers_have_a_row_each(place: Place) -> None:
+def test_two_buckets_of_one_name_on_two_servers_have_a_row_each(place: AdoptionTarget) -> None:
     adopt(place, by=BY)
     elsewhere = replace(place, endpoint="http://another")
     with pytest.raises(DatabaseRestored, match="does not know of it"):
@@ -203,7 +203,7 @@ def test_two_buckets_of_one_name_on_two_servers_have_a_row_each(place: Place) ->
 
 
 def test_the_marker_of_another_installation_is_refused_shown_and_never_overridden(
-    place: Place,
+    place: AdoptionTarget,
 ) -> None:
     adopt(replace(place, installation="globex"), by="eve@globex")
     place.connection.execute("DELETE FROM bucket_adoption")
@@ -219,7 +219,7 @@ def test_the_marker_of_another_installation_is_refused_shown_and_never_overridde
     assert keys_of(place.client, place.bucket) == {"filejobs-adopted/globex.json"}
 
 
-def test_two_installations_on_one_schema_are_refused(place: Place) -> None:
+def test_two_installations_on_one_schema_are_refused(place: AdoptionTarget) -> None:
     adopt(place, by=BY)
     other = replace(place, installation="globex")
     for attempt in attempts(lambda: adopt(other, by=BY), lambda: check(other)):
@@ -230,7 +230,7 @@ def test_two_installations_on_one_schema_are_refused(place: Place) -> None:
 
 @pytest.mark.parametrize("environment", ["staging", None])
 def test_another_environment_is_refused_also_with_a_reason(
-    place: Place, environment: str | None
+    place: AdoptionTarget, environment: str | None
 ) -> None:
     adopt(place, by=BY)
     other = replace(place, environment=environment)
@@ -240,7 +240,7 @@ def test_another_environment_is_refused_also_with_a_reason(
 
 
 def test_a_copy_of_the_database_is_refused_until_somebody_says_that_it_was_meant(
-    place: Place, empty_database_url: str
+    place: AdoptionTarget, empty_database_url: str
 ) -> None:
     adopt(place, by=BY)
     migrate(empty_database_url)
@@ -261,7 +261,7 @@ def test_a_copy_of_the_database_is_refused_until_somebody_says_that_it_was_meant
         check(place)
 
 
-def test_another_schema_of_the_same_database_is_another_database(place: Place) -> None:
+def test_another_schema_of_the_same_database_is_another_database(place: AdoptionTarget) -> None:
     adopt(place, by=BY)
     migrate(place.database.url, "other")
     other = replace(place, database=Database(place.database.url, "other"))
@@ -272,7 +272,7 @@ def test_another_schema_of_the_same_database_is_another_database(place: Place) -
 # The restored one
 
 
-def test_a_database_behind_its_marker_was_restored_and_is_refused(place: Place) -> None:
+def test_a_database_behind_its_marker_was_restored_and_is_refused(place: AdoptionTarget) -> None:
     adopted = adopt(place, by=BY)
     for _ in range(3):
         adopted = raise_counter(place, adopted)
@@ -287,14 +287,14 @@ def test_a_database_behind_its_marker_was_restored_and_is_refused(place: Place) 
     assert events(place)[-1]["counter_before"] == "4"
 
 
-def test_a_database_from_before_the_adoption_is_refused_too(place: Place) -> None:
+def test_a_database_from_before_the_adoption_is_refused_too(place: AdoptionTarget) -> None:
     adopt(place, by=BY)
     place.connection.execute("DELETE FROM bucket_adoption")
     with pytest.raises(DatabaseRestored, match="does not know of it"):
         check(place)
 
 
-def test_a_restored_database_passes_where_nobody_counts_control(place: Place) -> None:
+def test_a_restored_database_passes_where_nobody_counts_control(place: AdoptionTarget) -> None:
     """The system identifier stays the same in a restored copy of the files."""
     raise_counter(place, adopt(place, by=BY))
     place.connection.execute("UPDATE bucket_adoption SET counter = 1")
@@ -307,7 +307,7 @@ def test_a_restored_database_passes_where_nobody_counts_control(place: Place) ->
 
 
 def test_the_counter_is_committed_before_the_marker_is_written(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: AdoptionTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between the two: the database is ahead, and the next run goes on."""
     adopted = adopt(place, by=BY)
@@ -326,7 +326,7 @@ def test_the_counter_is_committed_before_the_marker_is_written(
 
 
 def test_with_the_marker_first_a_kill_looks_like_a_restored_database_control(
-    place: Place,
+    place: AdoptionTarget,
 ) -> None:
     adopt(place, by=BY)
     rewrite(place, counter=2)
@@ -334,7 +334,7 @@ def test_with_the_marker_first_a_kill_looks_like_a_restored_database_control(
         check(place)
 
 
-def test_whoever_writes_the_marker_meanwhile_stops_the_run(place: Place) -> None:
+def test_whoever_writes_the_marker_meanwhile_stops_the_run(place: AdoptionTarget) -> None:
     adopted = adopt(place, by=BY)
     rewrite(place, adopted_by="somebody else")
     with pytest.raises(MarkerTaken, match="Nothing was deleted"):
@@ -342,7 +342,7 @@ def test_whoever_writes_the_marker_meanwhile_stops_the_run(place: Place) -> None
     assert document(place)["adopted_by"] == "somebody else"
 
 
-def disobedient(place: Place, bucket: S3Client) -> Place:
+def disobedient(place: AdoptionTarget, bucket: S3Client) -> AdoptionTarget:
     """The same bucket behind a server that takes conditions and does not obey them."""
 
     def forget(request: Any, **_event: object) -> None:
@@ -354,7 +354,7 @@ def disobedient(place: Place, bucket: S3Client) -> Place:
 
 
 def test_whoever_writes_the_marker_meanwhile_stops_the_run_on_a_server_without_conditions_too(
-    place: Place, s3_server: EmbeddedS3
+    place: AdoptionTarget, s3_server: EmbeddedS3
 ) -> None:
     own_client = make_client(BucketForTests(endpoint_url=s3_server.endpoint_url))
     careless = disobedient(place, own_client)
@@ -366,7 +366,7 @@ def test_whoever_writes_the_marker_meanwhile_stops_the_run_on_a_server_without_c
 
 
 def test_such_a_server_overwrites_whatever_is_there_control(
-    place: Place, s3_server: EmbeddedS3
+    place: AdoptionTarget, s3_server: EmbeddedS3
 ) -> None:
     own_client = make_client(BucketForTests(endpoint_url=s3_server.endpoint_url))
     careless = disobedient(place, own_client)
@@ -376,7 +376,7 @@ def test_such_a_server_overwrites_whatever_is_there_control(
 
 
 def test_a_run_that_counts_while_somebody_looks_is_no_restored_database(
-    place: Place, s3_server: EmbeddedS3
+    place: AdoptionTarget, s3_server: EmbeddedS3
 ) -> None:
     """Right before the marker is read, another run raises both sides."""
     adopted = adopt(place, by=BY)
@@ -397,7 +397,7 @@ def test_a_run_that_counts_while_somebody_looks_is_no_restored_database(
     assert raised == [found]
 
 
-def test_a_row_that_fell_back_meanwhile_stops_the_run(place: Place) -> None:
+def test_a_row_that_fell_back_meanwhile_stops_the_run(place: AdoptionTarget) -> None:
     adopted = raise_counter(place, adopt(place, by=BY))
     place.connection.execute("UPDATE bucket_adoption SET counter = 1")
     with pytest.raises(DatabaseRestored, match="fell below 2"):
@@ -405,7 +405,7 @@ def test_a_row_that_fell_back_meanwhile_stops_the_run(place: Place) -> None:
 
 
 def test_two_who_adopt_at_once_end_with_one_marker(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: AdoptionTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(client: S3Client, bucket: str, key: str, marker: Marker) -> None:
         other = replace(marker, installation="globex", adopted_by="eve@globex")
@@ -421,7 +421,7 @@ def test_two_who_adopt_at_once_end_with_one_marker(
 # One place for all markers
 
 
-def write_older(place: Place, key: str, **changes: Any) -> None:
+def write_older(place: AdoptionTarget, key: str, **changes: Any) -> None:
     """A marker as an older version wrote it, without prefixes and timeline."""
     adopted = adopt(place, by=BY)
     said = json.loads(adopted.marker.text()) | {"format": 1, **changes}
@@ -430,7 +430,7 @@ def write_older(place: Place, key: str, **changes: Any) -> None:
     place.client.put_object(Bucket=place.bucket, Key=key, Body=json.dumps(said).encode())
 
 
-def of_globex(place: Place, owns: tuple[str, ...], url: str) -> Place:
+def of_globex(place: AdoptionTarget, owns: tuple[str, ...], url: str) -> AdoptionTarget:
     """A second installation on a database of its own."""
     database = Database(url)
     return replace(
@@ -440,7 +440,7 @@ def of_globex(place: Place, owns: tuple[str, ...], url: str) -> Place:
 
 
 def test_a_second_installation_finds_the_first_whatever_it_configures(
-    place: Place, empty_database_url: str
+    place: AdoptionTarget, empty_database_url: str
 ) -> None:
     adopt(place, by=BY)
     migrate(empty_database_url)
@@ -457,7 +457,7 @@ def test_a_second_installation_finds_the_first_whatever_it_configures(
 
 
 def test_two_installations_share_a_bucket_while_their_prefixes_are_apart(
-    place: Place, empty_database_url: str
+    place: AdoptionTarget, empty_database_url: str
 ) -> None:
     adopt(place, by=BY)
     migrate(empty_database_url)
@@ -473,7 +473,7 @@ def test_two_installations_share_a_bucket_while_their_prefixes_are_apart(
 
 
 def test_settings_that_own_more_than_was_adopted_are_refused_until_they_are_adopted(
-    place: Place,
+    place: AdoptionTarget,
 ) -> None:
     adopt(place, by=BY)
     grown = replace(place, owns=("files/", "more/"))
@@ -486,7 +486,7 @@ def test_settings_that_own_more_than_was_adopted_are_refused_until_they_are_adop
 
 @pytest.mark.parametrize("key", ["filejobs-adopted.json", "other.json"])
 def test_a_bucket_that_an_older_version_adopted_goes_on_and_moves_with_the_first_live_run(
-    place: Place, key: str
+    place: AdoptionTarget, key: str
 ) -> None:
     write_older(place, key)
     upgraded = replace(place, older_keys=("other.json", "filejobs-adopted.json"))
@@ -498,7 +498,7 @@ def test_a_bucket_that_an_older_version_adopted_goes_on_and_moves_with_the_first
 
 @pytest.mark.parametrize("key", ["other.json", "ops/other", "files/.other"])
 def test_adopting_finds_an_older_marker_at_a_key_that_nothing_points_at(
-    place: Place, key: str
+    place: AdoptionTarget, key: str
 ) -> None:
     write_older(place, key, installation="globex")
     for other in ("files/a", "files/b.json", "ops/c.json"):
@@ -512,7 +512,9 @@ def test_adopting_finds_an_older_marker_at_a_key_that_nothing_points_at(
         check(place)
 
 
-def test_an_older_marker_of_our_own_that_the_settings_forgot_still_counts(place: Place) -> None:
+def test_an_older_marker_of_our_own_that_the_settings_forgot_still_counts(
+    place: AdoptionTarget,
+) -> None:
     write_older(place, "ops/other.json", counter=7)
     with pytest.raises(DatabaseRestored, match="counts 7"):
         adopt(place, by=BY)
@@ -520,7 +522,7 @@ def test_an_older_marker_of_our_own_that_the_settings_forgot_still_counts(place:
 
 
 def test_how_far_an_adoption_has_looked_is_told(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: AdoptionTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         place.client.put_object(Bucket=place.bucket, Key=f"{number}/a/b/deep", Body=b"deep")
@@ -535,14 +537,16 @@ def test_how_far_an_adoption_has_looked_is_told(
     assert adopt(place, by=BY).searched is None, "what is adopted is not searched again"
 
 
-def test_an_older_marker_of_somebody_else_may_own_anything_until_it_moves(place: Place) -> None:
+def test_an_older_marker_of_somebody_else_may_own_anything_until_it_moves(
+    place: AdoptionTarget,
+) -> None:
     write_older(place, "filejobs-adopted.json", installation="globex")
     place.connection.execute("DELETE FROM bucket_adoption")
     with pytest.raises(WrongBucket, match="owns the whole bucket there"):
         check(place)
 
 
-def test_an_older_marker_tells_a_restored_database_too(place: Place) -> None:
+def test_an_older_marker_tells_a_restored_database_too(place: AdoptionTarget) -> None:
     write_older(place, "filejobs-adopted.json", counter=7)
     with pytest.raises(DatabaseRestored, match="counts 7 and the database counts 1"):
         check(place)
@@ -553,7 +557,7 @@ def test_an_older_marker_tells_a_restored_database_too(place: Place) -> None:
     [(99, 1, LeftBehind), (99, 0, LeftBehind), (99, 5, LeftBehind), (1, 5, DatabaseRestored)],
 )
 def test_the_higher_timeline_has_the_bucket(
-    place: Place, timeline: int, counter: int, refusal: type[AdoptionRefused]
+    place: AdoptionTarget, timeline: int, counter: int, refusal: type[AdoptionRefused]
 ) -> None:
     adopt(place, by=BY)
     rewrite(place, timeline=timeline, counter=counter)
@@ -577,7 +581,9 @@ def test_the_higher_timeline_has_the_bucket(
         b" " * 70_000,
     ],
 )
-def test_an_object_that_is_no_marker_is_refused_and_left_alone(place: Place, body: bytes) -> None:
+def test_an_object_that_is_no_marker_is_refused_and_left_alone(
+    place: AdoptionTarget, body: bytes
+) -> None:
     place.client.put_object(Bucket=place.bucket, Key=KEY, Body=body)
     for attempt in attempts(lambda: check(place), lambda: adopt(place, by=BY, again="please")):
         with pytest.raises(MarkerUnreadable, match="no marker that this version understands"):
@@ -597,7 +603,7 @@ def test_an_object_that_is_no_marker_is_refused_and_left_alone(place: Place, bod
     ],
 )
 def test_a_marker_that_cannot_be_read_is_never_taken_for_none(
-    place: Place, scripted: ScriptedS3, scripted_client: S3Client, answer: Answer
+    place: AdoptionTarget, scripted: ScriptedS3, scripted_client: S3Client, answer: Answer
 ) -> None:
     scripted.script = lambda _request: answer
     unreachable = replace(place, client=scripted_client, bucket="acme")
@@ -609,7 +615,7 @@ def test_a_marker_that_cannot_be_read_is_never_taken_for_none(
 
 
 def test_a_marker_that_may_not_be_written_leaves_the_bucket_unadopted(
-    place: Place, scripted: ScriptedS3, scripted_client: S3Client
+    place: AdoptionTarget, scripted: ScriptedS3, scripted_client: S3Client
 ) -> None:
     scripted.script = lambda request: (
         listed() if request.method == "GET" else Answer(403, errors("AccessDenied"))
@@ -624,7 +630,7 @@ class Kept:
 
 
 def test_a_server_that_knows_no_conditions_gets_a_marker_all_the_same(
-    place: Place, scripted: ScriptedS3, scripted_client: S3Client
+    place: AdoptionTarget, scripted: ScriptedS3, scripted_client: S3Client
 ) -> None:
     kept = Kept()
 
@@ -645,7 +651,7 @@ def test_a_server_that_knows_no_conditions_gets_a_marker_all_the_same(
 
 
 def test_what_an_ignoring_server_overwrote_is_noticed_by_reading_it_back(
-    place: Place, scripted: ScriptedS3, scripted_client: S3Client
+    place: AdoptionTarget, scripted: ScriptedS3, scripted_client: S3Client
 ) -> None:
     adopt(place, by=BY)
     other = json.dumps(document(place) | {"installation": "globex"})
@@ -667,7 +673,7 @@ def test_what_an_ignoring_server_overwrote_is_noticed_by_reading_it_back(
 # What is kept beside
 
 
-def test_the_result_of_a_probe_is_kept_with_the_row(place: Place) -> None:
+def test_the_result_of_a_probe_is_kept_with_the_row(place: AdoptionTarget) -> None:
     adopt(place, by=BY)
     remember_probe(place, Probe(Abilities("ignored", bulk=False), "Ceph"))
     row = check(place).row
@@ -678,12 +684,12 @@ def test_the_result_of_a_probe_is_kept_with_the_row(place: Place) -> None:
     assert check(place).row.conditional_delete == "ignored"
 
 
-def test_without_a_row_the_result_of_a_probe_is_kept_nowhere(place: Place) -> None:
+def test_without_a_row_the_result_of_a_probe_is_kept_nowhere(place: AdoptionTarget) -> None:
     remember_probe(place, Probe(Abilities("honoured"), ""))
     assert inspect(place).row is None
 
 
-def test_every_refusal_is_one_kind(place: Place) -> None:
+def test_every_refusal_is_one_kind(place: AdoptionTarget) -> None:
     with pytest.raises(AdoptionRefused):
         check(place)
     assert read_marker(place.client, place.bucket, KEY) is None

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.door import clocks
-from filejobs_dagster.door.adoption import Place, adopt
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.door.clocks import Clocks, proven_now
 from filejobs_dagster.door.guard import BucketAt, Look, Refusal
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.listing import ListingFailed, read_server_date
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.registry import JOBS
 from tests.installation import make_installation
 
@@ -425,7 +425,7 @@ def test_whoever_says_that_the_time_is_right_ends_the_silence(
     installation.execute("UPDATE bucket_adoption SET adopted_at = now() - interval '30 days'")
     watched = expected_hourly(at)
     assert "nothing ran for 30d" in refused(Clocks(), watched)
-    place = Place.of(
+    place = AdoptionTarget.of(
         at.settings,
         at.buckets[0].settings,
         at.buckets[0].client,

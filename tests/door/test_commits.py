@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.guard import Look, Refusal
-from filejobs_dagster.door.guards import GUARDS
+from filejobs_dagster.door.guards import GUARDS, Commits
 from filejobs_dagster.postgres import connect
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import JOBS

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.door.commits import Commits
 from filejobs_dagster.door.databases import Databases, take_over
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guard import Refusal
+from filejobs_dagster.door.guards import Commits
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres import connect, primary
 from filejobs_dagster.registry import BY_NAME

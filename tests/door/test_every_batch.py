@@ -14,16 +14,15 @@ import psycopg
 import pytest
 
 from filejobs_dagster.collector import Resources
-from filejobs_dagster.door import clocks, watch
+from filejobs_dagster.door import belonging, clocks
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
-from filejobs_dagster.jobs.run_history.history import OldRun
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.jobs.run_history.settings import OldRun
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, Trigger
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
-from filejobs_dagster.ledger.words import Trigger
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.postgres.locks import exclusive_lock, lock_number
 from filejobs_dagster.registry import BY_NAME
 from tests.door import test_every_job as at_the_door
@@ -100,7 +99,7 @@ class World:
         door = Door(collector, settings, installation.client)
         log = logging.getLogger("batch")
         try:
-            return conduct(Ticket(identity), installation.database, body, log, door=door)
+            return run_job(RunSpec(identity), installation.database, body, log, door=door)
         except GivenUp as given_up:
             return str(given_up)
 
@@ -152,12 +151,12 @@ def promoted(
 ) -> Iterator[None]:
     """The settings' address leads to another server by now."""
     with monkeypatch.context() as patch:
-        seen = watch.Watch._fresh
+        seen = belonging.Watch._fresh
 
-        def another(self: watch.Watch, good_for: float) -> Any:
+        def another(self: belonging.Watch, good_for: float) -> Any:
             return replace(seen(self, good_for), timeline=99)
 
-        patch.setattr(watch.Watch, "_fresh", another)
+        patch.setattr(belonging.Watch, "_fresh", another)
         yield
 
 

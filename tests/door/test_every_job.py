@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from filejobs_dagster.audit.keys import generate, private_text
-from filejobs_dagster.door import clocks, commits, door
+from filejobs_dagster.audit.note import generate, private_text
+from filejobs_dagster.door import clocks, door, guards
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.doubt import forget_doubts, remember_doubt
 from filejobs_dagster.door.guard import Guard, Look, Refusal
 from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.ledger.outcome import Mode, Outcome, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.registry import BY_NAME, JOBS
 from tests.installation import Installation
 from tests.orchestration.conftest import failure_of
@@ -93,7 +92,7 @@ def doubted(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]
 def asynchronous(_: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The server commits asynchronously, whatever it is asked for."""
     with monkeypatch.context() as patch:
-        patch.setattr(commits, "_SETTINGS", "SELECT 'off', 'off', 'on', 'on', ''")
+        patch.setattr(guards, "_SETTINGS", "SELECT 'off', 'off', 'on', 'on', ''")
         yield
 
 
@@ -188,7 +187,7 @@ def run(world: Installation, job: str, mode: Mode, *, guards: tuple[Guard, ...] 
     identity = RunIdentity(str(uuid.uuid4()), "test", job, mode, Trigger("cli"), "the test")
     passed = Door(BY_NAME[job], world.settings(), world.client, entry="uploads", guards=guards)
     log = logging.getLogger("door")
-    outcome = conduct(Ticket(identity), world.database, body, log, door=passed)
+    outcome = run_job(RunSpec(identity), world.database, body, log, door=passed)
     return outcome, bool(began)
 
 

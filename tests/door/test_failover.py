@@ -11,16 +11,16 @@ import psycopg
 import pytest
 
 from filejobs_dagster.doctor.database import check_standbys
-from filejobs_dagster.door import watch
+from filejobs_dagster.door import belonging
 from filejobs_dagster.door.adoption import inspect, judge
+from filejobs_dagster.door.adoption_target import AdoptionTarget
 from filejobs_dagster.door.belonging import Belonging
+from filejobs_dagster.door.guard import DatabaseRestored, LeftBehind
 from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.refusals import DatabaseRestored, LeftBehind
-from filejobs_dagster.door.sides import Place
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.migrate import migrate
+from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.references.replica import catch_up
-from filejobs_dagster.references.unknown import ReferencesUnknown
 from tests.door.pairs import Pair, after_first_batch, started_pair
 from tests.installation import MARKERS, Installation, make_installation
 from tests.instances import dagster_instance
@@ -76,7 +76,7 @@ def verdict(installation: Installation) -> str:
     """What bucket and database say together, by the name of the refusal."""
     settings = installation.settings()
     with installation.database.connect("test") as connection:
-        place = Place.of(
+        place = AdoptionTarget.of(
             settings,
             settings.buckets["uploads"],
             installation.client,
@@ -95,7 +95,7 @@ def test_a_drain_on_the_old_primary_stops_once_it_can_know_of_the_promotion(
     installation: Installation, pair: Pair, monkeypatch: pytest.MonkeyPatch, told_by: str
 ) -> None:
     """Of what the promoted server refers to, nothing is lost; unless nobody tells the old one."""
-    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(belonging, "FRESH_FOR", 0.0)
     new = on(installation, pair.standby)
     used: list[str] = []
 
@@ -140,7 +140,7 @@ def test_a_drain_of_orphans_stops_once_the_standby_is_promoted(
     installation: Installation, pair: Pair, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     """A quarter is referred to on the new primary, which is not taken for a restored one."""
-    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(belonging, "FRESH_FOR", 0.0)
     installation.execute("DELETE FROM file")
     new = on(installation, pair.standby)
     orphans = [f"files/orphan-{number:04}" for number in range(240)]

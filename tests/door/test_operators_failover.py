@@ -14,7 +14,7 @@ import dagster as dg
 import psycopg
 import pytest
 
-from filejobs_dagster.door import door, watch
+from filejobs_dagster.door import belonging, door
 from filejobs_dagster.door.databases import Databases, take_over
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.objects.client import make_client
@@ -149,7 +149,7 @@ def promoted_in_the_middle(world: World, pair: Pair, monkeypatch: pytest.MonkeyP
 def test_a_drain_stops_when_the_operators_standby_is_promoted(
     world: World, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(belonging, "FRESH_FOR", 0.0)
     with monkeypatch.context() as patch:
         used = promoted_in_the_middle(world, pair, patch)
         said = world.run()
@@ -173,7 +173,7 @@ def test_a_drain_stops_when_the_operators_standby_is_promoted(
 def test_the_last_question_alone_stops_it_where_the_proof_of_the_batch_came_too_early(
     world: World, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(belonging, "FRESH_FOR", 0.0)
     monkeypatch.setattr(Databases, "prove", lambda *_: None)
     used = promoted_in_the_middle(world, pair, monkeypatch)
     said = world.run()
@@ -185,7 +185,7 @@ def test_the_last_question_alone_stops_it_where_the_proof_of_the_batch_came_too_
 def test_control_without_the_guard_the_drain_loses_what_the_promoted_server_refers_to(
     world: World, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(belonging, "FRESH_FOR", 0.0)
     monkeypatch.setattr(door, "GUARDS", CARELESS)
     used = promoted_in_the_middle(world, pair, monkeypatch)
     assert world.run() == ""

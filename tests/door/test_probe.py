@@ -12,10 +12,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from filejobs_dagster.door import probe as module
-from filejobs_dagster.door.probe import ProbeFailed, probe
-from filejobs_dagster.door.server import doubts
-from filejobs_dagster.objects.manner import Abilities
+from filejobs_dagster.door import server as module
+from filejobs_dagster.door.server import ProbeFailed, doubts, probe
+from filejobs_dagster.objects.deletion_mode import Abilities
 from tests.objects.orphans import keys_of, markers_in, versions_in
 from tests.objects.scripted import XML, Answer, Request, ScriptedS3, errors, result
 
@@ -106,14 +105,14 @@ class Server:
         return f"{XML}<ListBucketResult>{entries}</ListBucketResult>"
 
     def answer(
-        self, key: str, manner: str, condition: str | None, gone: Answer, kept: Answer
+        self, key: str, deletion_mode: str, condition: str | None, gone: Answer, kept: Answer
     ) -> Answer:
-        if condition is None or manner == "ignores":
+        if condition is None or deletion_mode == "ignores":
             self.there.discard(key)
             return gone
-        if manner == "refuses":
+        if deletion_mode == "refuses":
             return Answer(501, errors("NotImplemented"))
-        if manner == "obeys" and ETAG in condition:
+        if deletion_mode == "obeys" and ETAG in condition:
             self.there.discard(key)
             return gone
         return kept

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import generate, private_text
+from filejobs_dagster.audit.note import generate, private_text
 from filejobs_dagster.door.door import WOULD_BE_REFUSED
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.objects.client import make_client
@@ -237,7 +237,7 @@ def test_live_runs_that_count_at_the_same_moment_all_get_in(
     tmp_path: Path, database_url: str, bucket: str, s3_client: S3Client, s3_server: EmbeddedS3,
     *, obeys: bool,
 ) -> None:  # fmt: skip
-    from filejobs_dagster.door.adoption import Place, check  # noqa: PLC0415
+    from filejobs_dagster.door.adoption import AdoptionTarget, check  # noqa: PLC0415
     from filejobs_dagster.door.belonging import _count  # noqa: PLC0415
 
     installation = adopted_world(tmp_path, database_url, bucket, s3_client, s3_server)
@@ -256,7 +256,7 @@ def test_live_runs_that_count_at_the_same_moment_all_get_in(
     def run() -> None:
         try:
             with installation.database.connect("run") as connection:
-                place = Place.of(
+                place = AdoptionTarget.of(
                     settings, settings.buckets["uploads"], client, installation.database, connection
                 )
                 start.wait()
@@ -271,7 +271,7 @@ def test_live_runs_that_count_at_the_same_moment_all_get_in(
         thread.join()
     assert failures == []
     with installation.database.connect("look") as connection:
-        place = Place.of(
+        place = AdoptionTarget.of(
             settings, settings.buckets["uploads"], s3_client, installation.database, connection
         )
         found = check(place)

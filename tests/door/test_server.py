@@ -10,10 +10,9 @@ import pytest
 
 from filejobs_dagster.door import server as module
 from filejobs_dagster.door.guard import BucketAt, Look
-from filejobs_dagster.door.probe import ProbeFailed
-from filejobs_dagster.door.server import Server
+from filejobs_dagster.door.server import ProbeFailed, Server
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.manner import Abilities, abilities_of
+from filejobs_dagster.objects.deletion_mode import Abilities, abilities_of
 from tests.installation import Installation, make_installation
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guard import Refusal
-from filejobs_dagster.door.sources import Sources
+from filejobs_dagster.door.guards import Sources
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.own_tables import Claim
     from filejobs_dagster.settings import Settings
 
 LOG = logging.getLogger("door")

@@ -12,8 +12,7 @@ import pytest
 
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guard import Refusal
-from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.tables import Tables
+from filejobs_dagster.door.guards import GUARDS, Tables
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.inventory import changes

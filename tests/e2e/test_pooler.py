@@ -20,9 +20,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import generate, private_text
+from filejobs_dagster.audit.note import generate, private_text
 from filejobs_dagster.doctor.database import _pooler
-from filejobs_dagster.embedded.account import ServerAccount
+from filejobs_dagster.embedded.environment import ServerAccount
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.postgres import connect
 from filejobs_dagster.postgres.connect import WHAT_A_RUN_NEEDS, Database, NoConnectionFree
@@ -31,7 +31,7 @@ from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 from tests.installation import Installation, make_installation
 from tests.instances import dagster_instance
 from tests.jobs.storage_orphans.conftest import Sweeper
-from tests.jobs.test_lifecycle import QUICK, run, ticket
+from tests.jobs.test_lifecycle import QUICK, run, run_spec
 from tests.ledger.records import progress_of
 from tests.orchestration.conftest import Code, failure_of
 from tests.orchestration.test_foreign_bucket import cancelled, reserved, soft_deleted
@@ -327,7 +327,7 @@ def test_two_jobs_on_a_pool_of_two_do_not_wait_for_each_other(
     through: Database, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "FREE_WITHIN", SOON)
-    first, second = ticket(), ticket()
+    first, second = run_spec(), run_spec()
     second = replace(second, identity=replace(second.identity, job="deleted_files"))
     with holding_both(2, monkeypatch), ThreadPoolExecutor(2) as threads:
         outcomes = list(threads.map(lambda given: run(through, nothing, given), (first, second)))
@@ -346,7 +346,7 @@ def test_control_without_the_limit_two_jobs_wait_for_each_other(
 ) -> None:
     monkeypatch.setattr(connect, "FREE_WITHIN", timedelta(seconds=0.5))
     monkeypatch.setattr(connect._Connection, "wait", psycopg.Connection.wait)
-    tickets = [ticket("dry", pace=replace(QUICK, final_word=timedelta(seconds=0))) for _ in "ab"]
+    tickets = [run_spec("dry", pace=replace(QUICK, final_word=timedelta(seconds=0))) for _ in "ab"]
     with holding_both(2, monkeypatch), ThreadPoolExecutor(2) as threads:
         futures = [threads.submit(run, through, nothing, given) for given in tickets]
         wait_until(lambda: pool.waiting() == 2, "both wait")
@@ -384,7 +384,7 @@ def test_the_final_word_has_the_connection_of_the_locks_when_there_is_no_other(
     through: Database, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "FREE_WITHIN", SOON)
-    given = ticket(pace=replace(QUICK, heartbeat=timedelta(hours=1), final_word=4 * SOON))
+    given = run_spec(pace=replace(QUICK, heartbeat=timedelta(hours=1), final_word=4 * SOON))
     with psycopg.connect(through.url) as stranger:
 
         def body(context: RunContext) -> Outcome:

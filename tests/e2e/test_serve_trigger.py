@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.orchestration.launching import opened_place, start_run
-from filejobs_dagster.orchestration.requests import active_run
+from filejobs_dagster.orchestration.runs import active_run
 from tests.e2e.deployment import SCRIPTS, free_port, wait_until
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import yaml
 
-from filejobs_dagster.embedded.missing import installed_package
+from filejobs_dagster.embedded.environment import installed_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,10 +16,9 @@ import pytest
 import sqlalchemy
 
 from filejobs_dagster.embedded import EmbeddedPostgres, EmbeddedPostgresError
-from filejobs_dagster.embedded.account import ServerAccount
-from filejobs_dagster.embedded.leftover import end_leftover_server, processes_of
-from filejobs_dagster.embedded.missing import installed_package
+from filejobs_dagster.embedded.environment import ServerAccount, installed_package
 from filejobs_dagster.embedded.place import prepare
+from filejobs_dagster.embedded.postgres import end_leftover_server, processes_of
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import outstanding
 

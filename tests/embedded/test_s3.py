@@ -19,7 +19,7 @@ from filejobs_dagster.embedded import (
     EmbeddedS3Process,
     clean_environment,
 )
-from filejobs_dagster.embedded.missing import installed_package, require
+from filejobs_dagster.embedded.environment import installed_package, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

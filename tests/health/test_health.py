@@ -16,10 +16,14 @@ import psycopg
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
-from filejobs_dagster.health.code_server import code_server
-from filejobs_dagster.health.daemon import EXPECTED_DAEMONS, daemon
-from filejobs_dagster.health.dagster_storage import DagsterStorage, dagster_storage
-from filejobs_dagster.health.webserver import webserver
+from filejobs_dagster.cli.health import (
+    EXPECTED_DAEMONS,
+    DagsterStorage,
+    code_server,
+    daemon,
+    dagster_storage,
+    webserver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

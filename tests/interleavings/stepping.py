@@ -15,10 +15,10 @@ import psycopg
 from tenacity import wait_none
 
 from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.upload_reservations import Request, Storage
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.jobs.upload_reservations import Storage, UploadReservationsRun
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.postgres.connect import (
     Database,
@@ -43,7 +43,7 @@ LOG = logging.getLogger("stepped collector")
 LOG.setLevel(logging.CRITICAL)
 
 # No heartbeat of its own, and no second try of a final word: the schedule decides what happens.
-STILL = Pace(heartbeat=timedelta(hours=1), final_word=timedelta(0))
+STILL = Intervals(heartbeat=timedelta(hours=1), final_word=timedelta(0))
 
 PROVING, READ, CLAIM_WRITTEN, EVENTS_WRITTEN, SENDING, ANSWERED, RECORDING, SPEAKING, SPOKEN = (
     "about to prove that it may go on",
@@ -205,8 +205,8 @@ class SteppedRun:
         )
         try:
             with self._stopping_at_requests():
-                ticket = Ticket(identity, pace=STILL)
-                self.outcome = conduct(ticket, self._database, self._body, LOG, door=None)
+                run_spec = RunSpec(identity, pace=STILL)
+                self.outcome = run_job(run_spec, self._database, self._body, LOG, door=None)
         except BaseException as error:  # noqa: BLE001 (a process ends by whatever ended it)
             self.error = error
         finally:
@@ -219,7 +219,9 @@ class SteppedRun:
         checks = ReferenceCheck(context.connection, self.bucket.sources)
         gate = self.carelessness.gate(self.client, self.bucket, checks, wait=wait_none())
         storage = Storage(self.bucket.bucket, self.client, gate, checks)
-        return upload_reservations.run(context, Request.model_construct(**self._limits), storage)
+        return upload_reservations.run(
+            context, UploadReservationsRun.model_construct(**self._limits), storage
+        )
 
     # The schedule -----------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from filejobs_dagster.objects.manner import Manner
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
+    from filejobs_dagster.references.own_tables import Claim
     from tests.interleavings.stepping import SteppedRun
 
 pytestmark = pytest.mark.thorough
@@ -118,11 +118,11 @@ class BelievingGate(Gate):
         self,
         keys: Sequence[str],
         before_bytes: Callable[[], None],
-        manner: Manner | None = None,
+        deletion_mode: DeletionMode | None = None,
         *,
         claims: Sequence[Claim] = (),
     ) -> Outcomes[str]:
-        del manner
+        del deletion_mode
         admission = self.admit(keys, claims=claims)
         before_bytes()
         if admission.admitted:

@@ -15,7 +15,7 @@ from botocore.config import Config
 from psycopg.rows import dict_row
 
 from filejobs_dagster.ledger.mirror import FinishedRun, _look, mirror
-from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.locks import exclusive_lock, is_held, run_lock
 from tests.installation import Installation

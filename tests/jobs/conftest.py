@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.jobs import upload_reservations
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.upload_reservations import Request, Storage
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.jobs.upload_reservations import Storage, UploadReservationsRun
 from filejobs_dagster.jobs.upload_reservations.opening import opened_sources
 from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
+from filejobs_dagster.ledger.outcome import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 
 Hook = Callable[["RunContext"], None]
 
@@ -76,12 +76,15 @@ class Collector:
                 storage = Storage(bucket.bucket, self.client, gate, checks, bucket.purge_versions)
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(
-                    run, Request.model_construct(**limits), storage, sources if own else ()
+                    run,
+                    UploadReservationsRun.model_construct(**limits),
+                    storage,
+                    sources if own else (),
                 )
 
-        ticket = Ticket(identity, window=window, pace=QUICK)
+        run_spec = RunSpec(identity, window=window, pace=QUICK)
         log = logging.getLogger("collector")
-        return conduct(ticket, self.installation.database, body, log, door=None)
+        return run_job(run_spec, self.installation.database, body, log, door=None)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from filejobs_dagster.jobs.upload_reservations.claims.predicates import (
+from filejobs_dagster.jobs.upload_reservations.claims import (
     NotComparable,
     leaves_candidates,
     unrepeated,

@@ -20,7 +20,7 @@ from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.connect import Connection, Database
 from filejobs_dagster.postgres.migrate import migrate
-from filejobs_dagster.prove.observe import watch
+from filejobs_dagster.prove.stage import watch
 from tests.installation import Installation, make_installation
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import files_of

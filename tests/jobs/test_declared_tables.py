@@ -19,11 +19,11 @@ from filejobs_dagster.collector import Resources
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs.collecting.declared import Statements, _Writing, statements_of
 from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import read_settings
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.embedded.s3 import EmbeddedS3
-    from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode, Outcome
 
 DOCUMENTS = """
 CREATE TABLE documents (
@@ -1189,8 +1188,8 @@ def live(world: World, job: str) -> Outcome:
     request = collector.request.model_construct(**dict(settings.jobs[job]))
     identity = RunIdentity(str(uuid.uuid4()), "test", job, "live", Trigger("cli"), "the test")
     door = Door(collector, settings, world.client)
-    return conduct(
-        Ticket(identity),
+    return run_job(
+        RunSpec(identity),
         world.database,
         lambda run: collector.run(run, request, has),
         logging.getLogger("declared"),

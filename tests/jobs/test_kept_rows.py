@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.collector import Resources
 from filejobs_dagster.door.door import Door
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.prefixes import QUARANTINE
+from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def live(installation: Installation, job: str, **more: Any) -> Outcome:
     has = Resources(settings, client, cast("Any", None))
     request = collector.request.model_construct(**dict(settings.jobs[job]))
     identity = RunIdentity(str(uuid.uuid4()), "test", job, "live", Trigger("cli"), "the test")
-    outcome = conduct(
-        Ticket(identity),
+    outcome = run_job(
+        RunSpec(identity),
         installation.database,
         lambda run: collector.run(run, request, has),
         logging.getLogger("kept rows"),

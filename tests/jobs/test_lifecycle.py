@@ -20,11 +20,16 @@ import pytest
 
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
 from filejobs_dagster.jobs.context import JobFailed, RunContext
-from filejobs_dagster.jobs.lifecycle import AtWorkElsewhere, NotRecorded, Pace, Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import (
+    AtWorkElsewhere,
+    Intervals,
+    NotRecorded,
+    RunSpec,
+    run_job,
+)
 from filejobs_dagster.ledger.mirror import FinishedRun, mirror, open_runs
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Mode, Outcome, Trigger, Window
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger, Window
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.locks import (
     exclusive_lock,
@@ -40,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LOG = logging.getLogger("lifecycle")
-QUICK = Pace(heartbeat=timedelta(seconds=0.1), final_word=timedelta(seconds=1))
-SILENT = Pace(heartbeat=timedelta(hours=1), final_word=timedelta(seconds=20))
-PATIENT = Pace(heartbeat=timedelta(seconds=0.1), final_word=timedelta(seconds=60))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.1), final_word=timedelta(seconds=1))
+SILENT = Intervals(heartbeat=timedelta(hours=1), final_word=timedelta(seconds=20))
+PATIENT = Intervals(heartbeat=timedelta(seconds=0.1), final_word=timedelta(seconds=60))
 
 
 class Interrupted(BaseException):
@@ -62,9 +67,13 @@ def own_server() -> Iterator[EmbeddedPostgres]:
         yield server
 
 
-def ticket(
-    mode: Mode = "live", *, run_id: str | None = None, pace: Pace = QUICK, holder: str = "host 1"
-) -> Ticket:
+def run_spec(
+    mode: Mode = "live",
+    *,
+    run_id: str | None = None,
+    pace: Intervals = QUICK,
+    holder: str = "host 1",
+) -> RunSpec:
     identity = RunIdentity(
         run_id=run_id or str(uuid.uuid4()),
         installation=INSTALLATION,
@@ -73,13 +82,13 @@ def ticket(
         trigger=Trigger("cli"),
         holder=holder,
     )
-    return Ticket(identity, pace=pace)
+    return RunSpec(identity, pace=pace)
 
 
 def run(
-    database: Database, body: Callable[[RunContext], Outcome], given: Ticket | None = None
+    database: Database, body: Callable[[RunContext], Outcome], given: RunSpec | None = None
 ) -> Outcome:
-    return conduct(given or ticket(), database, body, LOG, door=None)
+    return run_job(given or run_spec(), database, body, LOG, door=None)
 
 
 def commit(context: RunContext, scanned: int, acted: int, **detail: Any) -> None:
@@ -88,7 +97,7 @@ def commit(context: RunContext, scanned: int, acted: int, **detail: Any) -> None
         context.progress.advance(cursor, scanned=scanned, acted=acted, detail=detail)
 
 
-def tell(database: Database, given: Ticket, ended: Any = "failure", **facts: Any) -> bool:
+def tell(database: Database, given: RunSpec, ended: Any = "failure", **facts: Any) -> bool:
     """What a mirror does when the scheduler says that the run is over."""
     identity = given.identity
     over = FinishedRun(
@@ -110,7 +119,7 @@ def held(connection: psycopg.Connection, name: str) -> bool:
         return is_held(cursor, name)
 
 
-def lock_of(given: Ticket) -> str:
+def lock_of(given: RunSpec) -> str:
     return run_lock("public", given.identity.run_id)
 
 
@@ -123,7 +132,7 @@ def nothing(context: RunContext) -> Outcome:
 
 @contextmanager
 def at_work(
-    database: Database, given: Ticket, body: Callable[[RunContext], Outcome] | None = None
+    database: Database, given: RunSpec, body: Callable[[RunContext], Outcome] | None = None
 ) -> Iterator[Callable[[], Outcome]]:
     """A run at work in a thread; what is yielded lets it end, and returns its outcome."""
     begun, go_on = threading.Event(), threading.Event()
@@ -153,7 +162,7 @@ def at_work(
 def test_a_run_that_works_leaves_its_word_and_nothing_else(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = run_spec()
 
     def body(context: RunContext) -> Outcome:
         assert context.live
@@ -185,7 +194,7 @@ def test_window_and_reason_of_the_mode_are_recorded(
     database: Database, connection: psycopg.Connection
 ) -> None:
     day = Window(ago(days=2), ago(days=1), "2026-01-02")
-    given = replace(ticket("dry"), window=day, mode_reason="live was asked, but")
+    given = replace(run_spec("dry"), window=day, mode_reason="live was asked, but")
     run(database, nothing, given)
     tell(database, given, "success")
     detail = only_record(connection, given.identity.run_id)["detail"]
@@ -196,7 +205,7 @@ def test_window_and_reason_of_the_mode_are_recorded(
 def test_an_exception_becomes_a_failed_word_with_the_numbers_committed_so_far(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = run_spec()
 
     def body(context: RunContext) -> Outcome:
         commit(context, 7, 5, bytes_freed=99)
@@ -227,7 +236,7 @@ def test_a_job_says_in_its_own_words_why_it_failed(database: Database) -> None:
 def test_a_job_that_returns_a_failure_has_failed(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = run_spec()
     outcome = run(database, lambda _: Outcome(scanned=4, acted=0, error="every item failed"), given)
     assert not outcome.ok
     row = progress_of(connection, given.identity.run_id)
@@ -246,7 +255,7 @@ def test_secrets_and_nul_reach_neither_the_row_nor_the_outcome_nor_the_log(
         lambda _: _raise(ValueError(f"a\x00b {secret} tr0ub4dor")),
     ]
     for body in bodies:
-        given = replace(ticket(), known_secrets=("tr0ub4dor",))
+        given = replace(run_spec(), known_secrets=("tr0ub4dor",))
         with caplog.at_level(logging.DEBUG):
             outcome = run(database, body, given)
         row = progress_of(connection, given.identity.run_id)
@@ -302,7 +311,7 @@ def asleep(connection: psycopg.Connection) -> bool:
 def test_an_interrupt_is_recorded_ends_the_statement_and_goes_on_its_way(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given, pids = ticket(), list[int]()
+    given, pids = run_spec(), list[int]()
 
     def body(context: RunContext) -> Outcome:
         commit(context, 3, 2)
@@ -327,7 +336,7 @@ def test_an_interrupt_is_recorded_ends_the_statement_and_goes_on_its_way(
 def test_an_interrupt_of_a_run_that_was_given_up_stays_an_interrupt(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket(pace=SILENT)
+    given = run_spec(pace=SILENT)
 
     def body(context: RunContext) -> Outcome:
         tell(database, given, "canceled")
@@ -344,7 +353,7 @@ def test_an_interrupt_of_a_run_that_was_given_up_stays_an_interrupt(
 def test_a_second_live_run_fails_at_once_and_says_who_works(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    first, second = ticket(holder="alice on host 1"), ticket(holder="bob on host 2")
+    first, second = run_spec(holder="alice on host 1"), run_spec(holder="bob on host 2")
     called: list[RunContext] = []
     with at_work(database, first) as end:
         outcome = run(
@@ -372,7 +381,7 @@ def test_the_holder_is_named_although_others_died_or_are_refused_at_the_moment(
         "INSERT INTO job_progress (run_id, installation, job, mode, trigger, holder, started_at)"
         " VALUES (%s, %s, %s, 'live', 'ui', 'not me', clock_timestamp() + %s)"
     )
-    first = ticket(holder="alice")
+    first = run_spec(holder="alice")
     with at_work(database, first) as end, psycopg.connect(database.url) as refused:
         for number, offset in enumerate((timedelta(hours=-1), timedelta(hours=1))):
             connection.execute(insert, (f"dead {number}", INSTALLATION, JOB, offset))
@@ -396,8 +405,8 @@ def test_a_holder_that_nobody_knows_is_admitted(database: Database) -> None:
 
 
 def test_dry_runs_work_beside_a_live_one_and_beside_each_other(database: Database) -> None:
-    with at_work(database, ticket("live")) as live, at_work(database, ticket("dry")) as dry:
-        assert run(database, nothing, ticket("dry")).ok
+    with at_work(database, run_spec("live")) as live, at_work(database, run_spec("dry")) as dry:
+        assert run(database, nothing, run_spec("dry")).ok
         assert live().ok
         assert dry().ok
 
@@ -405,7 +414,7 @@ def test_dry_runs_work_beside_a_live_one_and_beside_each_other(database: Databas
 def test_the_same_run_twice_at_once_is_refused(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket(holder="alice")
+    given = run_spec(holder="alice")
     second = replace(given, identity=replace(given.identity, holder="bob"))
     run_id = given.identity.run_id
     with at_work(database, given) as end:
@@ -422,7 +431,7 @@ def test_the_same_run_twice_at_once_is_refused(
 def test_a_run_whose_lock_a_stranger_holds_is_refused_without_a_name(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = run_spec()
     name = run_lock("public", given.identity.run_id)
     connection.execute("SELECT pg_advisory_lock(%s)", (lock_number(name),))
     with pytest.raises(AtWorkElsewhere, match="its progress row is not to be seen"):
@@ -432,10 +441,10 @@ def test_a_run_whose_lock_a_stranger_holds_is_refused_without_a_name(
 
 PROGRAM = """
 import logging, sys
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.postgres.connect import Database
 
 url, run_id, installation, job = sys.argv[1:]
@@ -450,7 +459,7 @@ def body(context):
 identity = RunIdentity(run_id, installation, job, "live", Trigger("cli"), "a process")
 print("ready", flush=True)
 sys.stdin.readline()
-outcome = conduct(Ticket(identity), Database(url), body, logging.getLogger(), door=None)
+outcome = run_job(RunSpec(identity), Database(url), body, logging.getLogger(), door=None)
 print(outcome.error or "done", flush=True)
 """
 
@@ -503,7 +512,7 @@ def test_of_two_live_processes_at_once_exactly_one_works(database: Database) -> 
 def test_a_killed_process_frees_its_locks_at_once_and_the_next_run_works(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = run_spec()
     with processes(database, given.identity.run_id) as (child,):
         say(child)
         assert heard(child) == "working"
@@ -527,7 +536,7 @@ def test_a_killed_process_frees_its_locks_at_once_and_the_next_run_works(
 def test_a_run_whose_record_stands_already_does_nothing(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given, called = ticket(), list[RunContext]()
+    given, called = run_spec(), list[RunContext]()
     tell(database, given, "failure")
     with pytest.raises(GivenUp):
         run(
@@ -542,7 +551,7 @@ def test_a_run_whose_record_stands_already_does_nothing(
 def test_a_run_that_is_given_up_while_it_works_can_destroy_nothing_more(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given, destroyed = ticket(), list[str]()
+    given, destroyed = run_spec(), list[str]()
 
     def body(context: RunContext) -> Outcome:
         commit(context, 1, 1)
@@ -561,7 +570,7 @@ def test_a_run_that_is_given_up_while_it_works_can_destroy_nothing_more(
 def test_a_run_whose_lock_was_taken_by_another_stops_before_it_destroys(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given, destroyed = ticket(pace=SILENT), list[str]()
+    given, destroyed = run_spec(pace=SILENT), list[str]()
 
     def body(context: RunContext) -> Outcome:
         assert context.lease._connection is not None
@@ -584,7 +593,7 @@ def test_a_run_whose_lock_was_taken_by_another_stops_before_it_destroys(
 def test_a_run_shows_signs_of_life_beside_a_job_that_says_nothing(
     database: Database, connection: psycopg.Connection
 ) -> None:
-    given = ticket()
+    given = run_spec()
 
     def heartbeat() -> Any:
         return progress_of(connection, given.identity.run_id)["heartbeat_at"]
@@ -610,7 +619,7 @@ def test_a_word_that_cannot_be_written_is_told_together_with_the_outcome(
         return Outcome(scanned=1, acted=1, error=error)
 
     with pytest.raises(NotRecorded) as both:
-        run(Database(own_server.url()), body, ticket())
+        run(Database(own_server.url()), body, run_spec())
     assert str(both.value).startswith(beginning)
     assert "AND its final word could not be recorded: DatabaseUnavailable" in str(both.value)
 
@@ -621,14 +630,14 @@ def test_an_exception_that_cannot_be_recorded_is_told_too(own_server: EmbeddedPo
         raise JobFailed("Storage rejected batch 3.")
 
     with pytest.raises(NotRecorded, match=r"The job failed: Storage rejected batch 3\.\nAND "):
-        run(Database(own_server.url()), body, ticket())
+        run(Database(own_server.url()), body, run_spec())
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_final_word_waits_for_a_database_that_comes_back_and_keeps_the_numbers(
     own_server: EmbeddedPostgres, fails: bool
 ) -> None:
-    given = ticket(pace=PATIENT)
+    given = run_spec(pace=PATIENT)
     back = threading.Timer(1, own_server.restart)
 
     def body(context: RunContext) -> Outcome:
@@ -650,10 +659,10 @@ def test_the_final_word_waits_for_a_database_that_comes_back_and_keeps_the_numbe
 
 @pytest.mark.parametrize("pace", [PATIENT, SILENT], ids=["heartbeat", "CONTROL without heartbeat"])
 def test_a_run_outlives_a_restart_of_the_database_and_is_not_called_lost(
-    own_server: EmbeddedPostgres, pace: Pace
+    own_server: EmbeddedPostgres, pace: Intervals
 ) -> None:
     database = Database(own_server.url())
-    given, silence = ticket(pace=pace), timedelta(seconds=2)
+    given, silence = run_spec(pace=pace), timedelta(seconds=2)
     ever_lost = False
     with at_work(database, given) as end:
         own_server.kill()

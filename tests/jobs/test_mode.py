@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.jobs.mode import MODE_TAG, UnknownMode, decide_mode
+from filejobs_dagster.jobs.lifecycle import MODE_TAG, UnknownMode, decide_mode
 
 if TYPE_CHECKING:
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
 
 
 @pytest.mark.parametrize(

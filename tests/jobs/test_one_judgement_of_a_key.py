@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.own_tables import Claim
     from tests.installation import Installation
 
 PREFIX = "files/"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.collecting.refused import SourceRefused
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
-from filejobs_dagster.ledger.words import Window
+from filejobs_dagster.ledger.outcome import Window
 from filejobs_dagster.objects.client import make_client
 from tests.installation import NOW
 from tests.jobs.conftest import Collector

@@ -13,7 +13,7 @@ from filejobs_dagster.jobs import context
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations import collection, file_table, statements
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
-from filejobs_dagster.ledger.words import Window
+from filejobs_dagster.ledger.outcome import Window
 from filejobs_dagster.objects.client import BucketUnavailable
 from filejobs_dagster.postgres.locks import LeaseLost, exclusive_lock, lock_number
 

@@ -10,8 +10,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from filejobs_dagster.ledger.mirror import Ended, FinishedRun
+from filejobs_dagster.ledger.outcome import EVERYTHING, Mode, Trigger
 from filejobs_dagster.ledger.progress import Progress, RunIdentity
-from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger
 
 if TYPE_CHECKING:
     import psycopg

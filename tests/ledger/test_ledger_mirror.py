@@ -16,10 +16,9 @@ from filejobs_dagster.ledger.mirror import (
     mirror,
     open_runs,
 )
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, Trigger
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.ledger.standing import Expectation, standings
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.locks import Lease, run_lock
 from tests.ledger.records import (

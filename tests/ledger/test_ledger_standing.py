@@ -11,18 +11,17 @@ import pytest
 from dateutil.parser import isoparse
 
 from filejobs_dagster.ledger.mirror import mirror
-from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.ledger.report import alarm_text, table
+from filejobs_dagster.ledger.outcome import EVERYTHING, Outcome, Window
 from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.standing import Expectation, Severity, Standing, Word, standings
-from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.orchestration.sensors import alarm_text, table
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import JOB_NAMES
 from filejobs_dagster.settings.cron import MACROS
 from tests.ledger.records import INSTALLATION, JOB, Run, ago, insert_record, now
 
 if TYPE_CHECKING:
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 WHOLE = EVERYTHING.as_detail()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.ledger.watermark import (
+from filejobs_dagster.ledger.mirror import (
     OVERLAP,
     WIDE_SCAN,
     Scan,

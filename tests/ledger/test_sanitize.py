@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filejobs_dagster.ledger.sanitize import (
+from filejobs_dagster.text import (
     HIDDEN,
     LONGEST_READ,
     bounded,

@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from filejobs_dagster.ledger.prometheus import WORDS
-from filejobs_dagster.metrics.exposition import text_of
-from filejobs_dagster.metrics.reading import Reading
+from filejobs_dagster.metrics.exposition import Reading, text_of
 from filejobs_dagster.registry import JOB_NAMES
-from filejobs_dagster.settings.durations import parse_duration
+from filejobs_dagster.settings.values import parse_duration
 from tests.docs.pages import EXAMPLES
 
 if TYPE_CHECKING:

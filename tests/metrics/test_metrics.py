@@ -17,10 +17,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg.types.json import Jsonb
 
-from filejobs_dagster.metrics import textfile
-from filejobs_dagster.metrics.exposition import text_of
-from filejobs_dagster.metrics.reading import Reading, read
-from filejobs_dagster.metrics.serving import serve
+from filejobs_dagster.metrics import exposition
+from filejobs_dagster.metrics.exposition import Reading, read, serve, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,7 +183,7 @@ def test_a_text_file_is_replaced_as_a_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "filejobs.prom"
-    textfile.write_textfile(path, "old 1\n")
+    exposition.write_textfile(path, "old 1\n")
     assert path.stat().st_mode & 0o777 == 0o644
 
     def full(_: int) -> None:
@@ -194,10 +192,10 @@ def test_a_text_file_is_replaced_as_a_whole_or_not_at_all(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
-            textfile.write_textfile(path, "new 1\n")
+            exposition.write_textfile(path, "new 1\n")
     assert path.read_text() == "old 1\n"
     assert [each.name for each in tmp_path.iterdir()] == ["filejobs.prom"]
-    textfile.write_textfile(path, "new 1\n")
+    exposition.write_textfile(path, "new 1\n")
     assert path.read_text() == "new 1\n"
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tenacity import wait_none
 
+from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.objects.pace import Pace
 from filejobs_dagster.objects.targets import Expected
 from filejobs_dagster.references.check import ReferenceCheck
 from tests.objects.buckets import BucketForTests
@@ -53,7 +53,7 @@ def gate_on(
     owns: Sequence[str] = ("files/",),
     owns_whole_bucket: bool = False,
     protect: Sequence[str] = (),
-    pace: Pace | None = None,
+    pace: AdaptiveRate | None = None,
 ) -> Gate:
     settings = BucketForTests(
         endpoint_url=None,
@@ -68,7 +68,7 @@ def gate_on(
         settings,
         ReferenceCheck(connection, sources),
         wait=wait_none(),
-        pace=pace or Pace(sleep=lambda _seconds: None),
+        pace=pace or AdaptiveRate(sleep=lambda _seconds: None),
     )
 
 

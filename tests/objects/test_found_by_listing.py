@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects.found_by_listing import (
+from filejobs_dagster.objects.heads import (
     ENTRIES_PER_HEAD,
     FEWEST_KEYS,
     FIRST_PAGE,
+    Found,
     found_by_listing,
+    measure,
 )
-from filejobs_dagster.objects.measure import Found, measure
 from tests.objects.scripted import XML, Answer, Request, ScriptedS3
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tenacity import wait_none
 import filejobs_dagster
 from filejobs_dagster.book.outcomes import AdmissionFailed, ProofRefused, StorageRejected
 from filejobs_dagster.objects import sending
+from filejobs_dagster.objects.deletion_mode import Abilities, learn
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.objects.manner import Abilities, learn
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 from tests.objects.buckets import BucketForTests
 from tests.objects.grouped import Deletion
@@ -270,7 +270,7 @@ PRIVATE_TO_THE_GATE = {
     # The probe deletes an object that it has just made, under a key of its own beside the marker.
     "sending": {
         "objects/gate.py",
-        "door/probe.py",
+        "door/server.py",
         "objects/purging.py",
         "objects/removing.py",
     },

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects import judgement
+from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.manner import Manner
-from filejobs_dagster.objects.pace import Pace
+from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.targets import Expected, Target
 from tests.objects.buckets import BucketForTests
 from tests.objects.grouped import Removal
@@ -48,7 +48,7 @@ def test_what_is_referenced_while_a_slow_pace_waits_stays(
         waited.append(seconds)
         refer(connection, "files/b ")
 
-    pace = Pace(sleep=sleep)
+    pace = AdaptiveRate(sleep=sleep)
     pace.rate = 0.01
     removal = gate_on(client, connection, bucket, pace=pace).remove(orphans, no_proof_needed)
     assert len(waited) == 1
@@ -74,7 +74,7 @@ def test_what_is_referenced_between_the_older_versions_and_the_current_one_stays
         if len(asked) == 1:
             refer(connection, "files/a")
 
-    purge = Manner("enabled", purge_versions=True)
+    purge = DeletionMode("enabled", purge_versions=True)
     gate = gate_on(client, connection, versioned_bucket)
     removal = gate.remove(orphans, prove, purge)
     assert removal.kept == {b"files/a": "referenced by file"}
@@ -197,7 +197,7 @@ def test_what_a_marker_only_hides_is_not_called_freed_when_the_answer_does_not_s
     scripted.script = script
     gate = gate_on(scripted_client, connection, "acme")
     orphan = Expected(b"files/a", ETAG, 0, MODIFIED)
-    removal = gate.remove([orphan], no_proof_needed, Manner(versioning))  # type: ignore[arg-type]
+    removal = gate.remove([orphan], no_proof_needed, DeletionMode(versioning))  # type: ignore[arg-type]
     assert removal == (Removal(marked=(b"files/a",)) if marked else Removal(deleted=(b"files/a",)))
 
 
@@ -216,7 +216,7 @@ def test_a_condition_goes_only_where_the_server_obeys_it(
     scripted.script = script
     gate = gate_on(scripted_client, connection, "acme")
     orphan = Expected(b"files/a ", ETAG, 0, MODIFIED)
-    removal = gate.remove([orphan], no_proof_needed, Manner(conditional="batch only"))
+    removal = gate.remove([orphan], no_proof_needed, DeletionMode(conditional="batch only"))
     assert removal.deleted == (b"files/a ",)
 
 
@@ -241,7 +241,7 @@ def test_what_is_referenced_between_two_requests_for_single_objects_stays(
         refer(connection, "files/b")
 
     removal = gate_on(client, connection, bucket).remove(
-        orphans, prove, Manner("off", conditional="single only")
+        orphans, prove, DeletionMode("off", conditional="single only")
     )
     assert keys_of(client, bucket) == (set() if careless else {"files/b"})
     assert removal.kept == ({} if careless else {b"files/b": "referenced by file"})

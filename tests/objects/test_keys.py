@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filejobs_dagster.ledger.sanitize import display_key
-from filejobs_dagster.objects.keys import needs_single_delete
+from filejobs_dagster.objects.targets import needs_single_delete
+from filejobs_dagster.text import display_key
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=[]))
 

@@ -9,7 +9,7 @@ import pytest
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.measure import Found, measure
+from filejobs_dagster.objects.heads import Found, measure
 from tests.objects.buckets import BucketForTests
 from tests.objects.odd_keys import ODD_KEYS
 from tests.objects.scripted import Answer, Request, ScriptedS3

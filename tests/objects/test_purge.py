@@ -11,12 +11,12 @@ import pytest
 
 from filejobs_dagster.book.outcomes import DeletionStopped
 from filejobs_dagster.objects import purging, removing
-from filejobs_dagster.objects.manner import (
+from filejobs_dagster.objects.deletion_mode import (
     Abilities,
-    Manner,
+    DeletionMode,
     VersioningUnknown,
+    deletion_mode_of,
     learn,
-    manner_of,
 )
 from filejobs_dagster.objects.targets import Expected
 from tests.objects.grouped import Removal
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.gate import Gate
 
-MARK = Manner("enabled")
-PURGE = Manner("enabled", purge_versions=True)
+MARK = DeletionMode("enabled")
+PURGE = DeletionMode("enabled", purge_versions=True)
 
 
 @pytest.fixture
@@ -404,8 +404,8 @@ def test_where_versions_are_suspended_only_the_orphan_goes(
     )
     (null,) = put(client, versioned_bucket, "files/null")
     old = seen(client, versioned_bucket, "files/a")
-    manner = manner_of(client, versioned_bucket, purge_versions=purge)
-    removal = gate.remove([old, null], no_proof_needed, manner)
+    deletion_mode = deletion_mode_of(client, versioned_bucket, purge_versions=purge)
+    removal = gate.remove([old, null], no_proof_needed, deletion_mode)
     if purge:
         assert removal.purged == {b"files/a": 1, b"files/null": 1}
         assert removal.freed == len(b"from before") + len(b"bytes")
@@ -513,13 +513,15 @@ def test_the_version_that_was_seen_tells_the_same_object_whatever_its_time_says(
 
 def test_a_bucket_without_versions_has_none_to_purge(client: S3Client, bucket: str) -> None:
     learn(client, bucket, Abilities("honoured"))
-    manner = manner_of(client, bucket, purge_versions=True)
-    assert not manner.purges
-    assert manner.names_etag
+    deletion_mode = deletion_mode_of(client, bucket, purge_versions=True)
+    assert not deletion_mode.purges
+    assert deletion_mode.names_etag
 
 
 def test_whether_to_purge_is_not_guessed(scripted: ScriptedS3, scripted_client: S3Client) -> None:
     scripted.script = lambda _request: Answer(403, errors("AccessDenied"))
     with pytest.raises(VersioningUnknown, match="s3:GetBucketVersioning"):
-        manner_of(scripted_client, "acme", purge_versions=True)
-    assert manner_of(scripted_client, "acme", purge_versions=False) == Manner("unknown")
+        deletion_mode_of(scripted_client, "acme", purge_versions=True)
+    assert deletion_mode_of(scripted_client, "acme", purge_versions=False) == DeletionMode(
+        "unknown"
+    )

@@ -8,9 +8,9 @@ import pytest
 
 from filejobs_dagster.book.outcomes import DeletionStopped
 from filejobs_dagster.objects import quarantine
-from filejobs_dagster.objects.manner import Manner
-from filejobs_dagster.objects.prefixes import QUARANTINE
+from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.quarantine import Copying, copies_below, original_of
+from filejobs_dagster.objects.targets import QUARANTINE
 from tests.objects.orphans import gate_on, keys_of, markers_in, no_proof_needed, put, seen
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.objects.quarantine import Copy
 
-KEPT = Manner("off", quarantine=True)
+KEPT = DeletionMode("off", quarantine=True)
 MEBIBYTE = 2**20
 ODD = ("files/📎", "files/a+b", "files/a b%20c", "files/né", "files/e\u0301", "files/?x=1&y#z")
 
@@ -227,8 +227,8 @@ def test_a_delete_marker_is_the_quarantine_of_a_bucket_with_versions(
 ) -> None:
     gate = gate_on(client, connection, versioned_bucket)
     (orphan,) = put(client, versioned_bucket, "files/a")
-    manner = Manner("enabled", purge_versions=True, quarantine=True)
-    assert gate.remove([orphan], no_proof_needed, manner).marked == (b"files/a",)
+    deletion_mode = DeletionMode("enabled", purge_versions=True, quarantine=True)
+    assert gate.remove([orphan], no_proof_needed, deletion_mode).marked == (b"files/a",)
     client.delete_object(Bucket=versioned_bucket, Key="files/a")
     assert markers_in(client, versioned_bucket) == ["files/a", "files/a"]
     assert not copies(client, versioned_bucket)
@@ -248,7 +248,7 @@ def test_an_expired_copy_goes_unless_a_source_names_its_original(
     found = copies(client, bucket)
     owners = {"files/thumbnails/b.png": ("files/b",)}
     asked = {it.key: (it, owners.get(it.original, ())) for it in found.values()}
-    done = gate.expire(asked, no_proof_needed, Manner("off"))
+    done = gate.expire(asked, no_proof_needed, DeletionMode("off"))
     assert done.deleted == (found["files/a"].key,)
     assert set(done.kept) == {found["files/b"].key, found["files/thumbnails/b.png"].key}
 

@@ -11,9 +11,9 @@ from tenacity import wait_none
 
 from filejobs_dagster.book.outcomes import DeletionStopped
 from filejobs_dagster.objects import judgement, removing
+from filejobs_dagster.objects.adaptive_rate import FASTEST, AdaptiveRate
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.manner import Manner
-from filejobs_dagster.objects.pace import FASTEST, Pace
+from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.targets import Expected
 from tests.objects.buckets import BucketForTests
 from tests.objects.deleting import delete_objects
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.objects.gate import Gate
-    from filejobs_dagster.references.claims import Claim
     from filejobs_dagster.references.near import ReferenceForms
+    from filejobs_dagster.references.own_tables import Claim
 
 ETAG = "0123456789abcdef0123456789abcdef"
 HEADERS = {"ETag": f'"{ETAG}"', "Last-Modified": "Sat, 29 Nov 2025 10:00:00 GMT"}
@@ -250,7 +250,9 @@ def test_what_changes_after_the_last_look_stays_where_the_server_obeys_condition
     gate: Gate, client: S3Client, bucket: str
 ) -> None:
     (orphan,) = put(client, bucket, "files/a")
-    removal = gate.remove([orphan], overwriting(client, bucket), Manner(conditional="single only"))
+    removal = gate.remove(
+        [orphan], overwriting(client, bucket), DeletionMode(conditional="single only")
+    )
     assert list(removal.changed) == [b"files/a"]
     assert keys_of(client, bucket) == {"files/a"}
 
@@ -275,8 +277,8 @@ def test_batches_name_the_etag_where_the_server_obeys_it_there(
         lambda _request: Answer(body=result(["files/a"], {"files/b": "PreconditionFailed"}))
     )
     gate = gate_on(scripted_client, connection, "acme")
-    manner = Manner(conditional=conditional)  # type: ignore[arg-type]
-    removal = gate.remove(expected("files/a", "files/b"), no_proof_needed, manner)
+    deletion_mode = DeletionMode(conditional=conditional)  # type: ignore[arg-type]
+    removal = gate.remove(expected("files/a", "files/b"), no_proof_needed, deletion_mode)
     assert removal.deleted == (b"files/a",)
     assert list(removal.changed) == [b"files/b"]
     assert scripted.of("POST")[0].body.count(f"<ETag>{ETAG}</ETag>") == 2
@@ -366,7 +368,7 @@ def test_many_objects_with_a_request_each_do_not_ask_slow_sources_for_each(
     scripted.script = script(lambda _request: Answer(204))
     keys = [f"files/{number:03} " for number in range(150)]
     orphans = [Expected(key.encode(), ETAG, 0, MODIFIED) for key in keys]
-    removal = gate.remove(orphans, no_proof_needed, Manner(conditional="single only"))
+    removal = gate.remove(orphans, no_proof_needed, DeletionMode(conditional="single only"))
     assert len(removal.deleted) == 150
     assert len(scripted.of("DELETE")) == 150
     assert asked == [100, 50]
@@ -419,7 +421,7 @@ def test_throttled_keys_are_tried_again_slower_and_never_count_as_gone(
     scripted.script = script(
         lambda request: Answer(body=result([], dict.fromkeys(request.named_keys(), "SlowDown")))
     )
-    pace = Pace(sleep=lambda _seconds: None)
+    pace = AdaptiveRate(sleep=lambda _seconds: None)
     gate = gate_on(scripted_client, connection, "acme", pace=pace)
     removal = gate.remove(expected("files/a", "files/b"), no_proof_needed)
     assert removal.removed() == ()

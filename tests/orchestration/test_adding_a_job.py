@@ -26,9 +26,11 @@ from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.registry import BY_NAME, JOB_NAMES
 from filejobs_dagster.settings import settings_json_schema
-from filejobs_dagster.settings.durations import Duration  # noqa: TC001 (pydantic reads it)
-from filejobs_dagster.settings.job import JobSettings, OneRun, Run
-from filejobs_dagster.settings.values import between
+from filejobs_dagster.settings.section import JobSettings, OneRun, Run
+from filejobs_dagster.settings.values import (
+    Duration,
+    between,
+)
 from tests.docs.pages import page
 from tests.orchestration.conftest import failure_of, metadata_of
 

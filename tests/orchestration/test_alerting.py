@@ -10,8 +10,8 @@ import pytest
 
 from filejobs_dagster.alerts import rounds
 from filejobs_dagster.alerts.conditions import QueuedRun
-from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.orchestration.alerting import InstanceMemory, queued_runs
+from filejobs_dagster.orchestration.sensors import InstanceMemory, queued_runs
+from filejobs_dagster.text import sanitize
 from tests.alerts.receiver import TOKEN, Receiver, receiving
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def test_a_run_that_waits_for_long_is_told(
     assert abs(datetime.now(timezone.utc) - queued.since) < timedelta(minutes=5)
     early = [QueuedRun(queued.run_id, queued.job, queued.since - timedelta(hours=26))]
     monkeypatch.setattr(
-        "filejobs_dagster.orchestration.sensors.freshness.queued_runs_if_readable", lambda *_: early
+        "filejobs_dagster.orchestration.sensors.queued_runs_if_readable", lambda *_: early
     )
     assert tick(code) is None, "the job itself stands as it should"
     assert "upload_reservations has a run that does not start" in receiver.texts[0]

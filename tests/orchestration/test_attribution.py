@@ -28,7 +28,7 @@ from dagster_graphql.implementation.execution import terminate_pipeline_executio
 from dagster_graphql.schema.roots.mutation import GrapheneTerminateRunPolicy
 from starlette.requests import Request
 
-from filejobs_dagster.ledger.words import StartedBy
+from filejobs_dagster.ledger.outcome import StartedBy
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.attribution import (
     LONGEST_NAME,

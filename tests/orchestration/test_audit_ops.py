@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import generate, private_text
+from filejobs_dagster.audit.note import generate, private_text
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.orchestration.config import config_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dagster._core.definitions.utils import is_valid_owner
 
-from filejobs_dagster.orchestration.descriptions import mode_in_words
+from filejobs_dagster.orchestration.metadata import mode_in_words
 from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings import SettingsError
 

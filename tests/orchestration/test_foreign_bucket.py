@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.door.adoption import Place, adopt
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.uploads import Uploads
 from tests.orchestration.conftest import failure_of
 
@@ -64,7 +64,7 @@ def adopted_as(installation: Installation, name: str) -> None:
     """Write the marker that an installation of that name would have written."""
     settings = installation.settings()
     with installation.database.connect("adopt") as connection:
-        place = Place.of(
+        place = AdoptionTarget.of(
             settings.model_copy(update={"installation": name}),
             settings.buckets["uploads"],
             installation.client,

@@ -51,10 +51,10 @@ jobs:
 
 
 class _EveryVariable(dict[str, str]):
-    """An environment in which every variable is set."""
+    """An environment in which every variable is set, and none names a file."""
 
     def __contains__(self, name: object) -> bool:
-        return not str(name).startswith("FILEJOBS_ALLOW")
+        return not str(name).startswith("FILEJOBS_ALLOW") and not str(name).endswith("_FILE")
 
     def __missing__(self, name: str) -> str:
         return "postgresql://app@db.example.com/app" if name.endswith("URL") else "x" * 40

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from filejobs_dagster.orchestration.leftovers import remove_files, remove_rows
+from filejobs_dagster.orchestration.history import remove_files, remove_rows
 from tests.installation import ACCESS_KEY, SECRET_KEY
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster import AssetCheckKey
 
+from filejobs_dagster.orchestration import sensors as standing_sensor
 from filejobs_dagster.orchestration.reconcile import reconcile
-from filejobs_dagster.orchestration.sensors import standing as standing_sensor
 from filejobs_dagster.orchestration.standing_checks import CHECK, checked_jobs
 from filejobs_dagster.registry import JOBS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from filejobs_dagster.ledger.words import Trigger
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.orchestration.tags import trigger_of
 
 SCHEDULED = {"dagster/schedule_name": "nightly", "dagster/tick": "7"}

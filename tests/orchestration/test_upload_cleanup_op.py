@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup.due import Due, count_due
+from filejobs_dagster.jobs.upload_cleanup.claims import Due, count_due
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.reconcile import reconcile
 from tests.jobs.upload_cleanup.uploads import Uploads

@@ -21,8 +21,8 @@ from filejobs_dagster.postgres.connect import (
     DatabaseUnavailable,
     application_name,
     close_after_interrupt,
+    trying_again,
 )
-from filejobs_dagster.postgres.transient import trying_again
 from tests.postgres.backends import is_connected, set_for_database, wait_until
 
 if TYPE_CHECKING:

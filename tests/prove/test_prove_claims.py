@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.audit.pins.s3 import S3Pins
+from filejobs_dagster.audit.pins.places import S3Pins
 from filejobs_dagster.jobs.upload_reservations import collection, statements
 from filejobs_dagster.ledger import standing
 from filejobs_dagster.ledger.standing import Standing, standings
-from filejobs_dagster.prove.claims import CLAIMS, bytes_before_commit, one_record, readings
-from filejobs_dagster.prove.prover import prove
+from filejobs_dagster.prove.claims import CLAIMS, bytes_before_commit, one_record
+from filejobs_dagster.prove.report import prove
 from tests.prove.trying import BY_NAME, after_migrating, careless_of, guarded_of, try_claim
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_a_standing_that_knows_only_jobs_with_runs_is_found_out(
     def only_those_that_ran(*arguments: Any) -> list[Standing]:
         return [found for found in standings(*arguments) if found.last_run is not None]
 
-    monkeypatch.setattr(readings, "standings", only_those_that_ran)
+    monkeypatch.setattr(stage, "standings", only_those_that_ran)
 
     finding = try_claim("never-run", stage)
 

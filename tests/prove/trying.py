@@ -10,18 +10,18 @@ from psycopg import sql
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.prove import stage as stages
 from filejobs_dagster.prove.claims import CLAIMS
-from filejobs_dagster.prove.prover import prove
+from filejobs_dagster.prove.report import prove
 
 if TYPE_CHECKING:
     import pytest
 
-    from filejobs_dagster.prove.evidence import Finding, Side
+    from filejobs_dagster.prove.evidence import Observation, Side
     from filejobs_dagster.prove.stage import Stage
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 
 
-def try_claim(name: str, stage: Stage) -> Finding:
+def try_claim(name: str, stage: Stage) -> Observation:
     (finding,) = prove([BY_NAME[name]], stage)
     return finding
 
@@ -30,12 +30,12 @@ def facts_of(side: Side) -> dict[str, Any]:
     return dict(side.facts)
 
 
-def careless_of(finding: Finding) -> dict[str, Any]:
+def careless_of(finding: Observation) -> dict[str, Any]:
     assert finding.evidence is not None, finding.error
     return facts_of(finding.evidence.careless)
 
 
-def guarded_of(finding: Finding) -> dict[str, Any]:
+def guarded_of(finding: Observation) -> dict[str, Any]:
     assert finding.evidence is not None, finding.error
     return facts_of(finding.evidence.guarded)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.copying import ROWS_PER_BLOCK
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.streams import Scratch
 from tests.references.declared import TransformForTests
 

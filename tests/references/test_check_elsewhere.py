@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from filejobs_dagster.ledger.sanitize import sanitize_exception
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 from filejobs_dagster.settings import OtherDatabase, Secret, SourceSettings
+from filejobs_dagster.text import sanitize_exception
 from tests.postgres.backends import terminate
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
 from tests.references.declared import TransformForTests
 
 if TYPE_CHECKING:

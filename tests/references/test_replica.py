@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from filejobs_dagster.embedded.account import ServerAccount
+from filejobs_dagster.embedded.environment import ServerAccount
 from filejobs_dagster.embedded.place import prepare
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres, _lock_place
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.references.bulk import BulkReferences
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.streams import Scratch
 from tests.references.test_bulk import AddressForTests, SourceForTests, keys_of
 

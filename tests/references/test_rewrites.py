@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.references.rewrites import (
+from filejobs_dagster.references.transforms import (
     DEPTH,
     MOST_OWNERS,
     RewriteMistaken,

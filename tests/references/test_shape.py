@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from filejobs_dagster.references.shape import Shape
+from filejobs_dagster.jobs.storage_orphans.classification.records import Shape
 
 PATTERNS = (r"files/[0-9a-f]{4}(/.*)?", r"logs/[^/]+\.txt")
 

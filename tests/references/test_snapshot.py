@@ -17,7 +17,7 @@ from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.elsewhere import search
 from filejobs_dagster.references.elsewhere.search import Elsewhere
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.streams import Scratch
 from tests.installation import make_installation
 from tests.references.elsewhere.test_search import bucket_settings

@@ -23,8 +23,7 @@ from typer.testing import CliRunner, Result
 
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET
-from filejobs_dagster.references.rewrites import Rewrites
-from filejobs_dagster.references.transforms import Transforms
+from filejobs_dagster.references.transforms import Rewrites, Transforms
 from filejobs_dagster.scan import findings, page, scanning
 from filejobs_dagster.scan.result import Scan, Source
 from filejobs_dagster.settings.rules import RewriteSettings, TransformSettings

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.settings import (
     AlertsSettings,
     alert_secrets,
@@ -17,6 +16,7 @@ from filejobs_dagster.settings import (
     recalled,
     salvage,
 )
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from tests.settings.conftest import Files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from filejobs_dagster.audit.keys import Ed25519Signer, private_text
+from filejobs_dagster.audit.note import Ed25519Signer, private_text
 from filejobs_dagster.jobs.audit import AuditSealSettings, AuditTrimSettings, AuditVerifySettings
 from filejobs_dagster.settings import (
     AuditSettings,

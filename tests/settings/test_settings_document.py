@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.settings.document import UnreadableDocumentError, read_document
+from filejobs_dagster.settings.load import UnreadableDocumentError, read_document
 
 if TYPE_CHECKING:
     from tests.settings.conftest import Files

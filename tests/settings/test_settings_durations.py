@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import Duration, Settings, format_duration, parse_duration
-from filejobs_dagster.settings.durations import PATTERN
 from filejobs_dagster.settings.section import Section
+from filejobs_dagster.settings.values import PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from filejobs_dagster.streams import (
     without_repeats,
 )
 from filejobs_dagster.streams import sorter as sorter_module
-from filejobs_dagster.streams.blocks import BYTES_PER_BLOCK, MOST_ITEMS, cut, weight
+from filejobs_dagster.streams.scratch import BYTES_PER_BLOCK, MOST_ITEMS, cut, weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

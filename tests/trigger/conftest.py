@@ -20,7 +20,7 @@ from tests.e2e.deployment import free_port, wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
     from filejobs_dagster.trigger.reporting import Report
 
 CRON = "cron-token-of-the-tests-0123456789"

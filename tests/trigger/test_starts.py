@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.trigger.starts import Limits, Start, StartBook, one_at_a_time
+from filejobs_dagster.trigger.starting import Limits, Start, StartBook, one_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.trigger.app import AT_ONCE, LONGEST_BODY
-from filejobs_dagster.trigger.connections import HEAD_WITHIN
 from filejobs_dagster.trigger.reporting import Report
-from filejobs_dagster.trigger.serving import MOST_CONNECTIONS
+from filejobs_dagster.trigger.serving import HEAD_WITHIN, MOST_CONNECTIONS
 from filejobs_dagster.trigger.starting import Answer
 from tests.e2e.deployment import wait_until
 from tests.trigger.conftest import CRON, OPERATOR

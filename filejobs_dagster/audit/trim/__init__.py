@@ -9,27 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.audit.chains import locked
 from filejobs_dagster.audit.holds import active_holds
-from filejobs_dagster.audit.refused import (
+from filejobs_dagster.audit.session import (
     TrimRefused,
     code_for,
+    locked,
     must_be_trusted,
     must_have_the_right_time,
+    snapshot,
 )
-from filejobs_dagster.audit.session import snapshot
 from filejobs_dagster.audit.trim.batch import (
     Batch,
     Record,
     Trimming,
+    TrimPlan,
+    TrimPolicy,
+    make_plan,
     record_nothing,
     remove_batch,
 )
-from filejobs_dagster.audit.trim.plan import TrimPlan, TrimPolicy, make_plan
 from filejobs_dagster.audit.verify import CHECKS, Full, judge
 from filejobs_dagster.audit.verify.load import list_pins, load
 from filejobs_dagster.audit.verify.verdict import A_CLOCK_WAS_WRONG
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 
 if TYPE_CHECKING:
     from collections.abc import Callable

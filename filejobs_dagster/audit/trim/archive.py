@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from psycopg import sql
 
 from filejobs_dagster.audit.pins.store import PinEntry
-from filejobs_dagster.audit.refused import TrimRefused
 from filejobs_dagster.audit.rows import event_prefix
-from filejobs_dagster.audit.session import table
+from filejobs_dagster.audit.session import TrimRefused, table
 from filejobs_dagster.audit.statement import moment_of
 
 if TYPE_CHECKING:

@@ -20,6 +20,8 @@ from filejobs_dagster.audit.verify import (  # noqa: F401 (each import registers
     check_seals,
 )
 from filejobs_dagster.audit.verify.evidence import (
+    CHECKS,
+    ChainFinding,
     Evidence,
     Full,
     Incremental,
@@ -36,19 +38,18 @@ from filejobs_dagster.audit.verify.load import (
     load,
     where_to_look,
 )
-from filejobs_dagster.audit.verify.registry import CHECKS, Finding
 from filejobs_dagster.audit.verify.verdict import Verification, conclude
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from filejobs_dagster.audit.verify.registry import Check
+    from filejobs_dagster.audit.verify.evidence import Check
     from filejobs_dagster.postgres.connect import Connection, Database
 
 __all__ = [
     "CHECKS",
+    "ChainFinding",
     "Evidence",
-    "Finding",
     "Full",
     "Incremental",
     "Mode",
@@ -128,7 +129,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check]) -> Verification:
     return conclude(evidence, found, rest)
 
 
-def _found(evidence: Evidence, checks: Mapping[str, Check]) -> list[Finding]:
+def _found(evidence: Evidence, checks: Mapping[str, Check]) -> list[ChainFinding]:
     return [finding for check in checks.values() for finding in check(evidence)]
 
 

@@ -9,8 +9,8 @@ from filejobs_dagster.audit.holds import RELEASED, SET
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.rows import genesis
 from filejobs_dagster.audit.statement import NOTHING_BEFORE
-from filejobs_dagster.audit.verify.registry import Finding, check, first_of
-from filejobs_dagster.audit.verify.signatures import signature_problem
+from filejobs_dagster.audit.verify.evidence import ChainFinding, check, first_of
+from filejobs_dagster.audit.verify.verdict import signature_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @check
-def checkpoints_are_signed(evidence: Evidence) -> Iterable[Finding]:
+def checkpoints_are_signed(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each checkpoint is signed by a key that could sign the newest seal of its time."""
     problems = (
         (row, signature_problem(row.note, row.newest_seal_no, evidence.policy.trusted))
@@ -32,7 +32,7 @@ def checkpoints_are_signed(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def checkpoints_equal_their_notes(evidence: Evidence) -> Iterable[Finding]:
+def checkpoints_equal_their_notes(evidence: Evidence) -> Iterable[ChainFinding]:
     """The columns say what the note says, the root of the frontier included."""
     return first_of(
         "CP_FIELDS",
@@ -45,7 +45,7 @@ def checkpoints_equal_their_notes(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def checkpoints_form_a_chain(evidence: Evidence) -> Iterable[Finding]:
+def checkpoints_form_a_chain(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each begins where the one before ended, and names it."""
     return first_of("CP_CHAIN", _broken_chain(evidence))
 
@@ -70,7 +70,7 @@ def _broken_chain(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 @check
-def checkpoints_count_their_events(evidence: Evidence) -> Iterable[Finding]:
+def checkpoints_count_their_events(evidence: Evidence) -> Iterable[ChainFinding]:
     """As many events went as the range has."""
     return first_of(
         "CP_COUNT",
@@ -86,7 +86,7 @@ def checkpoints_count_their_events(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def checkpoints_have_a_seal(evidence: Evidence) -> Iterable[Finding]:
+def checkpoints_have_a_seal(evidence: Evidence) -> Iterable[ChainFinding]:
     """What went had been sealed."""
     sizes = {seal.seal_no: seal.size for seal in evidence.seals}
     return first_of(
@@ -109,7 +109,7 @@ def _reach(size: int | None) -> str:
 
 
 @check
-def newest_checkpoint_has_its_event(evidence: Evidence) -> Iterable[Finding]:
+def newest_checkpoint_has_its_event(evidence: Evidence) -> Iterable[ChainFinding]:
     """The newest checkpoint, and every other whose event is still live, is named by its event."""
     named = {event.seq: event.sha256 for event in evidence.trim_events}
     newest = evidence.checkpoints[-1].checkpoint_no if evidence.checkpoints else None
@@ -125,7 +125,7 @@ def newest_checkpoint_has_its_event(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def named_checkpoints_are_there(evidence: Evidence) -> Iterable[Finding]:
+def named_checkpoints_are_there(evidence: Evidence) -> Iterable[ChainFinding]:
     """Every live event of a trim names a checkpoint that is there."""
     there = {row.sha256.hex() for row in evidence.checkpoints}
     return first_of(
@@ -139,7 +139,7 @@ def named_checkpoints_are_there(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def holds_match_their_events(evidence: Evidence) -> Iterable[Finding]:
+def holds_match_their_events(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each hold stands, or is released, as the chain's events say."""
     return first_of("HOLD_MISMATCH", _mismatched_holds(evidence))
 
@@ -165,7 +165,7 @@ def _mismatched_holds(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
 
 
 @check
-def no_trim_went_past_a_hold(evidence: Evidence) -> Iterable[Finding]:
+def no_trim_went_past_a_hold(evidence: Evidence) -> Iterable[ChainFinding]:
     """No receipt cut what a hold kept when its event was written.
 
     A trim that a hold refused leaves a signed and pinned receipt behind, which needs no key.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.statement import moment_of
-from filejobs_dagster.audit.verify.registry import Finding, check, first_of
+from filejobs_dagster.audit.verify.evidence import ChainFinding, check, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @check
-def no_pinned_trim_is_missing(evidence: Evidence) -> Iterable[Finding]:
+def no_pinned_trim_is_missing(evidence: Evidence) -> Iterable[ChainFinding]:
     """A pinned trim without a checkpoint removed nothing: it was given up before its commit."""
     return first_of(
         "PIN_AHEAD_TRIM",
@@ -36,7 +36,7 @@ def no_pinned_trim_is_missing(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def checkpoints_are_pinned(evidence: Evidence) -> Iterable[Finding]:
+def checkpoints_are_pinned(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each checkpoint was pinned, which happens before its commit."""
     pins = None if evidence.pinned is None else evidence.pinned.trims
     return first_of(
@@ -53,7 +53,7 @@ def checkpoints_are_pinned(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def trims_kept_their_retention(evidence: Evidence) -> Iterable[Finding]:
+def trims_kept_their_retention(evidence: Evidence) -> Iterable[ChainFinding]:
     """What went was old enough by the clock of the pins' place, not only by the database's."""
     return first_of("CP_RETENTION", _too_young(evidence))
 

@@ -12,8 +12,8 @@ from filejobs_dagster.audit.statement import (
     moment_of,
     sha256_of,
 )
-from filejobs_dagster.audit.verify.registry import Finding, check, first_of
-from filejobs_dagster.audit.verify.signatures import signature_problem
+from filejobs_dagster.audit.verify.evidence import ChainFinding, check, first_of
+from filejobs_dagster.audit.verify.verdict import signature_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @check
-def pins_are_genuine(evidence: Evidence) -> Iterable[Finding]:
+def pins_are_genuine(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each pin that was read is a note of this chain, at its own place, signed as it must be."""
     return first_of("PIN_SIG", _not_genuine(evidence))
 
@@ -67,7 +67,7 @@ def _why_no_trim(evidence: Evidence, note: str, name: PinName, line: str) -> str
 
 
 @check
-def each_place_has_one_text(evidence: Evidence) -> Iterable[Finding]:
+def each_place_has_one_text(evidence: Evidence) -> Iterable[ChainFinding]:
     """No second, different text stands at a pin's place."""
     return first_of(
         "EQUIVOCATION",
@@ -80,7 +80,7 @@ def each_place_has_one_text(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def no_pin_was_deleted(evidence: Evidence) -> Iterable[Finding]:
+def no_pin_was_deleted(evidence: Evidence) -> Iterable[ChainFinding]:
     """Nobody put a delete marker over a pin."""
     markers = [] if evidence.pinned is None else evidence.pinned.markers
     return first_of(
@@ -89,7 +89,7 @@ def no_pin_was_deleted(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def what_was_pinned_is_still_there(evidence: Evidence) -> Iterable[Finding]:
+def what_was_pinned_is_still_there(evidence: Evidence) -> Iterable[ChainFinding]:
     """No pin is gone that was there once, and none was put anew in the place of one.
 
     For good: the row stays, and nobody pins such a seal again.
@@ -122,7 +122,7 @@ def what_was_pinned_is_still_there(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def seals_are_pinned(evidence: Evidence) -> Iterable[Finding]:
+def seals_are_pinned(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each seal has a pin, a young one excepted."""
     if evidence.pinned is None:
         return
@@ -140,7 +140,7 @@ def seals_are_pinned(evidence: Evidence) -> Iterable[Finding]:
         "SEAL_UNPINNED", ((None, f"Seal {seal.seal_no} has no pin.") for seal in late)
     )
     if missing and not late:
-        yield Finding(
+        yield ChainFinding(
             "SEAL_NOT_YET_PINNED",
             f"Seal {missing[0].seal_no} is not pinned yet; it may be for "
             f"{evidence.policy.pin_grace}.",
@@ -150,7 +150,7 @@ def seals_are_pinned(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def seals_equal_their_pins(evidence: Evidence) -> Iterable[Finding]:
+def seals_equal_their_pins(evidence: Evidence) -> Iterable[ChainFinding]:
     """The note in the table is the note that was pinned."""
     pins = {} if evidence.pinned is None else evidence.pinned.seals
     return first_of(
@@ -166,7 +166,7 @@ def seals_equal_their_pins(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def manifests_say_what_is_there(evidence: Evidence) -> Iterable[Finding]:
+def manifests_say_what_is_there(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each manifest that was read is of this chain, signed, and names what is there."""
     pinned = evidence.pinned
     if pinned is None:
@@ -182,7 +182,7 @@ def manifests_say_what_is_there(evidence: Evidence) -> Iterable[Finding]:
     )
     newest = pinned.incarnation
     if newest and not any(incarnation == newest for incarnation, *_ in pinned.manifests):
-        yield Finding(
+        yield ChainFinding(
             "MANIFEST_MISSING",
             "No manifest stands beside the pins: whoever has nothing but their place does not know "
             "where to begin. audit_seal puts one.",
@@ -226,7 +226,7 @@ def _place(name: PinName) -> tuple[int, int]:
 
 
 @check
-def no_pin_is_ahead(evidence: Evidence) -> Iterable[Finding]:
+def no_pin_is_ahead(evidence: Evidence) -> Iterable[ChainFinding]:
     """Every pinned seal is in the table."""
     if evidence.pinned is None:
         return
@@ -253,7 +253,7 @@ def _reachable(evidence: Evidence) -> Iterator[tuple[Pinned, SealStatement]]:
 
 
 @check
-def events_reach_the_pins(evidence: Evidence) -> Iterable[Finding]:
+def events_reach_the_pins(evidence: Evidence) -> Iterable[ChainFinding]:
     """What was pinned is still there."""
     if evidence.head is None:
         return ()
@@ -271,7 +271,7 @@ def events_reach_the_pins(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def pinned_heads_match(evidence: Evidence) -> Iterable[Finding]:
+def pinned_heads_match(evidence: Evidence) -> Iterable[ChainFinding]:
     """The event at a pin's size has the hash that the pin names."""
     return first_of(
         "PIN_HEAD",
@@ -285,7 +285,7 @@ def pinned_heads_match(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def pinned_roots_match(evidence: Evidence) -> Iterable[Finding]:
+def pinned_roots_match(evidence: Evidence) -> Iterable[ChainFinding]:
     """The tree over everything up to a pin's size has the root that the pin names."""
     return first_of(
         "PIN_ROOT",
@@ -298,7 +298,7 @@ def pinned_roots_match(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def pins_are_not_older_than_their_seals(evidence: Evidence) -> Iterable[Finding]:
+def pins_are_not_older_than_their_seals(evidence: Evidence) -> Iterable[ChainFinding]:
     """The database's clock was not ahead of the clock of the pins' place.
 
     A pin that came late is told as a warning: the place may have been away, or the seal's time is
@@ -324,7 +324,7 @@ def pins_are_not_older_than_their_seals(evidence: Evidence) -> Iterable[Finding]
         and pinned.stored_at - moment > soon
     ]
     if late:
-        yield Finding(
+        yield ChainFinding(
             "PIN_LATE",
             f"Seal {late[0].seal_no} says {late[0].sealed_at}; it was pinned more than {soon} "
             "later. Until then nothing protected it.",
@@ -334,7 +334,7 @@ def pins_are_not_older_than_their_seals(evidence: Evidence) -> Iterable[Finding]
 
 
 @check
-def sealing_goes_on(evidence: Evidence) -> Iterable[Finding]:
+def sealing_goes_on(evidence: Evidence) -> Iterable[ChainFinding]:
     """The newest pin, or the newest seal without a place for pins, is young enough.
 
     A chain that is younger than the limit itself may not have been sealed yet.
@@ -346,12 +346,12 @@ def sealing_goes_on(evidence: Evidence) -> Iterable[Finding]:
     if newest is None:
         began = moment_of(evidence.began or "")
         if began is None or evidence.now - began > limit:
-            yield Finding(
+            yield ChainFinding(
                 "SEALING_STOPPED",
                 f"Nothing was ever sealed and pinned, and the limit is {limit}: run audit_seal.",
             )
     elif (evidence.now - newest).total_seconds() > limit.total_seconds():
-        yield Finding(
+        yield ChainFinding(
             "SEALING_STOPPED", f"The newest is of {newest.isoformat()}; the limit is {limit}."
         )
 

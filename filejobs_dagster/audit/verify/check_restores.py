@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.statement import sha256_of
-from filejobs_dagster.audit.verify.registry import Finding, check, first_of
-from filejobs_dagster.audit.verify.signatures import signature_problem
+from filejobs_dagster.audit.verify.evidence import ChainFinding, check, first_of
+from filejobs_dagster.audit.verify.verdict import signature_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @check
-def restores_are_genuine(evidence: Evidence) -> Iterable[Finding]:
+def restores_are_genuine(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each restored database was acknowledged, signed, pinned, and lost what it says."""
     return first_of("RESTORE", _not_genuine_restores(evidence))
 

@@ -16,7 +16,7 @@ from filejobs_dagster.audit.rows import (
     genesis,
 )
 from filejobs_dagster.audit.statement import moment_of
-from filejobs_dagster.audit.verify.registry import Finding, check, first_of
+from filejobs_dagster.audit.verify.evidence import ChainFinding, check, first_of
 from filejobs_dagster.postgres.inventory import SETTING, told
 
 if TYPE_CHECKING:
@@ -27,74 +27,74 @@ if TYPE_CHECKING:
 
 
 @check
-def chain_exists(evidence: Evidence) -> Iterable[Finding]:
+def chain_exists(evidence: Evidence) -> Iterable[ChainFinding]:
     """A chain that is asked for, or that has seals or pins, has a head row."""
     if evidence.head is None:
-        yield Finding(
+        yield ChainFinding(
             "CHAIN_MISSING",
             f"The chain {evidence.chain!r} is not in audit_chain, and it is known elsewhere.",
         )
 
 
 @check
-def genesis_is_right(evidence: Evidence) -> Iterable[Finding]:
+def genesis_is_right(evidence: Evidence) -> Iterable[ChainFinding]:
     """The head row holds the genesis of its own name."""
     if evidence.head is not None and evidence.head.genesis != genesis(evidence.chain):
-        yield Finding("GENESIS", "The genesis in audit_chain is not that of the chain's name.")
+        yield ChainFinding("GENESIS", "The genesis in audit_chain is not that of the chain's name.")
 
 
 @check
-def tables_are_as_they_were_made(evidence: Evidence) -> Iterable[Finding]:
+def tables_are_as_they_were_made(evidence: Evidence) -> Iterable[ChainFinding]:
     """The log's tables refuse what they were made to refuse; the others are only told."""
     # How a session is set, this one included, changes nothing about what is in the log.
     changed = [change for change in evidence.changes if change.thing.kind != SETTING]
     of_the_log = [change for change in changed if change.thing.of_the_log]
     others = [change for change in changed if not change.thing.of_the_log]
     if of_the_log:
-        yield Finding("TABLES", f"{told(of_the_log)}.", count=len(of_the_log))
+        yield ChainFinding("TABLES", f"{told(of_the_log)}.", count=len(of_the_log))
     if others:
-        yield Finding("TABLES", f"{told(others)}.", count=len(others), severity="warning")
+        yield ChainFinding("TABLES", f"{told(others)}.", count=len(others), severity="warning")
 
 
-def _wrong(evidence: Evidence, code: str, meaning: str) -> Iterable[Finding]:
+def _wrong(evidence: Evidence, code: str, meaning: str) -> Iterable[ChainFinding]:
     tally = all_wrong(evidence.scans).get(code)
     if tally is not None:
         more = f" (and {tally.count - 1} more)" if tally.count > 1 else ""
-        yield Finding(code, f"Event {tally.first}: {meaning}{more}", tally.first, tally.count)
+        yield ChainFinding(code, f"Event {tally.first}: {meaning}{more}", tally.first, tally.count)
 
 
 @check
-def bodies_match(evidence: Evidence) -> Iterable[Finding]:
+def bodies_match(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each body has the hash that stands beside it."""
     return _wrong(evidence, EV_BODY, "its body does not match its body_hash.")
 
 
 @check
-def hashes_match(evidence: Evidence) -> Iterable[Finding]:
+def hashes_match(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each event has the hash of its fields."""
     return _wrong(evidence, EV_HASH, "its hash does not match its fields.")
 
 
 @check
-def links_hold(evidence: Evidence) -> Iterable[Finding]:
+def links_hold(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each event names the hash of the one before."""
     return _wrong(evidence, EV_LINK, "its prev_hash is not the hash of the event before.")
 
 
 @check
-def numbers_are_dense(evidence: Evidence) -> Iterable[Finding]:
+def numbers_are_dense(evidence: Evidence) -> Iterable[ChainFinding]:
     """No number is left out."""
     return _wrong(evidence, EV_SEQ, "the number before it is missing.")
 
 
 @check
-def times_do_not_go_back(evidence: Evidence) -> Iterable[Finding]:
+def times_do_not_go_back(evidence: Evidence) -> Iterable[ChainFinding]:
     """No event was recorded before the one before it."""
     return _wrong(evidence, EV_TIME, "it was recorded before the event before it.")
 
 
 @check
-def no_event_is_ahead_of_its_time(evidence: Evidence) -> Iterable[Finding]:
+def no_event_is_ahead_of_its_time(evidence: Evidence) -> Iterable[ChainFinding]:
     """No event is later than now, than the seal that counts it, or than the pin of that seal."""
     return first_of(EV_AHEAD, _ahead(evidence))
 
@@ -122,11 +122,11 @@ def _ahead(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 @check
-def nothing_below_the_base(evidence: Evidence) -> Iterable[Finding]:
+def nothing_below_the_base(evidence: Evidence) -> Iterable[ChainFinding]:
     """What was trimmed stays away."""
     count, first = evidence.below_base
     if count:
-        yield Finding(
+        yield ChainFinding(
             "EV_BELOW_CP",
             f"{count} event(s) from {first} on stand at or below {evidence.base.seq}, up to which "
             "the chain was trimmed.",
@@ -136,13 +136,13 @@ def nothing_below_the_base(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def head_row_is_the_last_event(evidence: Evidence) -> Iterable[Finding]:
+def head_row_is_the_last_event(evidence: Evidence) -> Iterable[ChainFinding]:
     """The head row names the newest event."""
     head, tail = evidence.head, evidence.tail
     if head is None or tail is None:
         return
     if (head.head_seq, head.head_hash) != (tail.last.seq, tail.last.hash):
-        yield Finding(
+        yield ChainFinding(
             "HEAD_ROW",
             f"audit_chain names {head.head_seq} as the newest event; the newest one that is there "
             f"is {tail.last.seq}, or has another hash.",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.audit.note import text_of
 from filejobs_dagster.audit.statement import NOTHING_BEFORE, moment_of
 from filejobs_dagster.audit.tables import read_frontier
-from filejobs_dagster.audit.verify.registry import Finding, check, first_of
-from filejobs_dagster.audit.verify.signatures import signature_problem
+from filejobs_dagster.audit.verify.evidence import ChainFinding, check, first_of
+from filejobs_dagster.audit.verify.verdict import signature_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @check
-def seals_are_signed(evidence: Evidence) -> Iterable[Finding]:
+def seals_are_signed(evidence: Evidence) -> Iterable[ChainFinding]:
     """Each seal is signed by a key that may sign its number."""
     problems = (
         (seal, signature_problem(seal.note, seal.seal_no, evidence.policy.trusted))
@@ -32,7 +32,7 @@ def seals_are_signed(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def seals_equal_their_notes(evidence: Evidence) -> Iterable[Finding]:
+def seals_equal_their_notes(evidence: Evidence) -> Iterable[ChainFinding]:
     """The columns say what the note says, and the frontier has the root."""
     return first_of(
         "SEAL_FIELDS",
@@ -54,12 +54,12 @@ def _equals_note(seal: SealRow, evidence: Evidence) -> bool:
 
 
 @check
-def seals_form_a_chain(evidence: Evidence) -> Iterable[Finding]:
+def seals_form_a_chain(evidence: Evidence) -> Iterable[ChainFinding]:
     """Numbers are dense from 1, each names the one before, sizes do not go back."""
-    return first_of("SEAL_CHAIN", _broken_chain(evidence.seals, evidence.first_seal))
+    return first_of("SEAL_CHAIN", _seals_out_of_order(evidence.seals, evidence.first_seal))
 
 
-def _broken_chain(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]]:
+def _seals_out_of_order(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]]:
     begins = first == 1 and bool(seals) and seals[0].prev_seal != NOTHING_BEFORE
     if seals and (seals[0].seal_no != first or begins):
         yield None, f"The first seal that is there is number {seals[0].seal_no}, not a first one."
@@ -73,7 +73,7 @@ def _broken_chain(seals: list[SealRow], first: int) -> Iterator[tuple[None, str]
 
 
 @check
-def seals_follow_each_other_in_time(evidence: Evidence) -> Iterable[Finding]:
+def seals_follow_each_other_in_time(evidence: Evidence) -> Iterable[ChainFinding]:
     """No seal says that it is later than the one behind it, or than now."""
     return first_of("SEAL_TIME", _later_than_the_next(evidence))
 
@@ -90,7 +90,7 @@ def _later_than_the_next(evidence: Evidence) -> Iterator[tuple[None, str]]:
 
 
 @check
-def events_reach_the_seals(evidence: Evidence) -> Iterable[Finding]:
+def events_reach_the_seals(evidence: Evidence) -> Iterable[ChainFinding]:
     """What was sealed is still there."""
     return first_of(
         "SEAL_TAIL",
@@ -112,7 +112,7 @@ def _in_reach(evidence: Evidence) -> Iterator[SealRow]:
 
 
 @check
-def sealed_heads_match(evidence: Evidence) -> Iterable[Finding]:
+def sealed_heads_match(evidence: Evidence) -> Iterable[ChainFinding]:
     """The event at a seal's size has the hash that the seal names."""
     return first_of(
         "SEAL_HEAD",
@@ -125,7 +125,7 @@ def sealed_heads_match(evidence: Evidence) -> Iterable[Finding]:
 
 
 @check
-def sealed_roots_match(evidence: Evidence) -> Iterable[Finding]:
+def sealed_roots_match(evidence: Evidence) -> Iterable[ChainFinding]:
     """The tree over everything up to a seal's size has the root that the seal names."""
     return first_of(
         "SEAL_ROOT",

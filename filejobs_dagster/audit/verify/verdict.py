@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from filejobs_dagster.audit.note import NoteError, open_note, text_of
 from filejobs_dagster.audit.rows import EV_AHEAD, genesis
 from filejobs_dagster.audit.session import UNKNOWN
 from filejobs_dagster.audit.statement import LostPin, sha256_of
@@ -12,9 +13,9 @@ from filejobs_dagster.audit.statement import LostPin, sha256_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from filejobs_dagster.audit.note import TrustedKeys
     from filejobs_dagster.audit.tables import RestoreRow
-    from filejobs_dagster.audit.verify.evidence import Evidence
-    from filejobs_dagster.audit.verify.registry import Finding
+    from filejobs_dagster.audit.verify.evidence import ChainFinding, Evidence
 
 Word = Literal["matches", "does not match", "rolled back"]
 
@@ -56,7 +57,7 @@ class Lost:
     matched_head: bytes
     matched_seal: int
     pins: tuple[LostPin, ...]
-    others: tuple[Finding, ...]
+    others: tuple[ChainFinding, ...]
 
     @property
     def to_seq(self) -> int:
@@ -113,8 +114,8 @@ class Verification:
     chain: str
     mode: str
     verdict: Word
-    findings: tuple[Finding, ...]
-    warnings: tuple[Finding, ...]
+    findings: tuple[ChainFinding, ...]
+    warnings: tuple[ChainFinding, ...]
     ranges: tuple[tuple[int, int], ...]
     rows: int
     unread: int
@@ -151,7 +152,7 @@ class Verification:
 
 
 def conclude(
-    evidence: Evidence, found: Sequence[Finding], rest: Sequence[Finding] | None = None
+    evidence: Evidence, found: Sequence[ChainFinding], rest: Sequence[ChainFinding] | None = None
 ) -> Verification:
     """Put together what was found.
 
@@ -195,7 +196,7 @@ def conclude(
     )
 
 
-def _lost(evidence: Evidence, rest: Sequence[Finding]) -> Lost:
+def _lost(evidence: Evidence, rest: Sequence[ChainFinding]) -> Lost:
     left, ahead = evidence.without_lost_pins()
     size, head, seal_no = 0, genesis(evidence.chain), 0
     for pinned, pin in left.pinned_seals():
@@ -244,7 +245,7 @@ def _pinned_to(evidence: Evidence) -> int | None:
 
 
 def _verdict(
-    evidence: Evidence, findings: tuple[Finding, ...], unprotected: int, lost: Lost | None
+    evidence: Evidence, findings: tuple[ChainFinding, ...], unprotected: int, lost: Lost | None
 ) -> tuple[Word, str]:
     codes = {one.code for one in findings}
     if not codes:
@@ -341,3 +342,28 @@ def _older_state(evidence: Evidence) -> tuple[Word, str]:
         "restored, acknowledge that with `filejobs audit restore`; if not, its newest part was "
         "removed."
     )
+
+
+# Whether a note was signed by a key that may sign it.
+
+
+def signature_problem(note: str, seal_no: int, trusted: TrustedKeys) -> str | None:
+    """Say what is wrong with a note's signatures, or None.
+
+    Args:
+        note: The whole note.
+        seal_no: The number of the seal that decides which keys count.
+        trusted: The keys that are believed; without any nothing is wrong.
+    """
+    if not trusted.configured:
+        return None
+    if seal_no <= trusted.unsigned_through and text_of(note) == note:
+        return None
+    keys = trusted.for_seal(seal_no)
+    if not keys:
+        return f"no key that is known may sign seal {seal_no}"
+    try:
+        open_note(note, keys)
+    except NoteError as error:
+        return str(error)
+    return None

@@ -13,22 +13,20 @@ from filejobs_dagster.book.totals import KEPT, Meaning
 from filejobs_dagster.jobs.collecting.detail import (
     CLAIM_REFUSED,
     HELD,
+    KEPT_BY_ROWS,
     LET_GO,
     REFUSED_ANEW,
     UNUSABLE,
     WON_BY_OTHERS,
     WOULD_COLLECT,
-    unusable_rows,
-    with_derived,
-)
-from filejobs_dagster.jobs.collecting.refused import (
-    KEPT_BY_ROWS,
     SmallerBatch,
     because,
     refuses_a_row,
+    unusable_rows,
+    with_derived,
 )
 from filejobs_dagster.jobs.setbacks import WAITS, Setbacks, as_item
-from filejobs_dagster.postgres.transient import trying_again
+from filejobs_dagster.postgres.connect import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.totals import Totals
+    from filejobs_dagster.jobs.collecting import Storage
     from filejobs_dagster.jobs.collecting.removal import Removal
-    from filejobs_dagster.jobs.collecting.storage import Storage
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setback
     from filejobs_dagster.ledger.outcome import Outcome

@@ -12,10 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.collecting.refused import NOTHING_CLAIMED, SourceRefused
-from filejobs_dagster.jobs.table_retention.foreign_keys import refuse_reaching_own_tables
-from filejobs_dagster.jobs.table_retention.refused import RuleRefused
-from filejobs_dagster.jobs.table_retention.resolving import column_named, columns_in, table_named
+from filejobs_dagster.jobs.collecting.detail import NOTHING_CLAIMED, SourceRefused
+from filejobs_dagster.jobs.table_retention.resolving import (
+    column_named,
+    columns_in,
+    refuse_reaching_own_tables,
+    table_named,
+)
+from filejobs_dagster.jobs.table_retention.target import RuleRefused
 from filejobs_dagster.references.plans import reads_of
 from filejobs_dagster.settings.conditions import name_of, quoted
 from filejobs_dagster.settings.tables import set_to

@@ -20,9 +20,9 @@ from filejobs_dagster.jobs.collecting.detail import (
 )
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.late_landings import note_never_arrived
+from filejobs_dagster.objects.deletion_mode import DeletionMode, VersioningUnknown, deletion_mode_of
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
-from filejobs_dagster.objects.measure import measure
+from filejobs_dagster.objects.heads import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.collecting.storage import Storage
+    from filejobs_dagster.jobs.collecting import Storage
     from filejobs_dagster.jobs.context import RunContext
 
 WHERE_THE_KEYS_ARE = (
@@ -74,7 +74,7 @@ class Removal:
         self._storage = storage
         self._books = books
         self._absent = absent
-        self._manner = Manner()
+        self._manner = DeletionMode()
         self.derived: frozenset[str] = frozenset()
 
     def prepare(self) -> None:
@@ -84,7 +84,7 @@ class Removal:
             JobFailed: All versions are to go, and the server does not say whether it keeps any.
         """
         try:
-            self._manner = manner_of(
+            self._manner = deletion_mode_of(
                 self._storage.client,
                 self._storage.bucket,
                 purge_versions=self._storage.purge_versions,

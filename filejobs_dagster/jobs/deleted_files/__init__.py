@@ -21,8 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.collector import Collector, Examination
-from filejobs_dagster.jobs.collecting.storage import Storage
-from filejobs_dagster.jobs.deleted_files.settings import JOB, DeletedFilesSettings, Request
+from filejobs_dagster.jobs.collecting import Storage
+from filejobs_dagster.jobs.deleted_files.settings import JOB, DeletedFilesRun, DeletedFilesSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
-__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "DeletedFilesRun", "Storage", "run"]
 
 
-def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
+def run(context: RunContext, request: DeletedFilesRun, storage: Storage) -> Outcome:
     """Collect, or in a dry run report, the deleted files that are due.
 
     Args:
@@ -61,7 +61,7 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
     return Collection(context, request, storage).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: DeletedFilesRun, has: Resources) -> Outcome:
     with has.storage(run_context) as at:
         storage = Storage(
             at.bucket.bucket,
@@ -74,7 +74,7 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
         return run(run_context, request, storage)
 
 
-def _run_over_tables(context: RunContext, request: Request, storage: Storage) -> Outcome:
+def _run_over_tables(context: RunContext, request: DeletedFilesRun, storage: Storage) -> Outcome:
     """Collect soft-deleted rows of the operator's tables, as reservations of theirs are."""
     from filejobs_dagster.jobs.deleted_files.collection import MISSING  # noqa: PLC0415 (boto3)
     from filejobs_dagster.jobs.upload_reservations.collection import (  # noqa: PLC0415
@@ -123,7 +123,7 @@ COLLECTOR = Collector(
     touches=frozenset({"rows", "objects"}),
     partitioned=True,
     settings=DeletedFilesSettings,
-    request=Request,
+    request=DeletedFilesRun,
     run=_run,
     privileges=(("file", "UPDATE"), ("file", "DELETE")),
     examine=_examine,

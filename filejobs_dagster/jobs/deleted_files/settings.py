@@ -9,14 +9,22 @@ from typing import Annotated, Any
 from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.conditions import ColumnName
-from filejobs_dagster.settings.durations import Duration, duration_in
-from filejobs_dagster.settings.job import Around, Asked, JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
-from filejobs_dagster.settings.section import Found, Section, items, part
+from filejobs_dagster.settings.section import (
+    Around,
+    Asked,
+    Found,
+    JobSettings,
+    OneRun,
+    Run,
+    Section,
+    items,
+    part,
+)
 from filejobs_dagster.settings.statements import DerivedStatement
 from filejobs_dagster.settings.tables import TableSettings
-from filejobs_dagster.settings.values import Text, between
+from filejobs_dagster.settings.values import Duration, Text, between, duration_in
 
 JOB = "deleted_files"
 
@@ -191,7 +199,7 @@ class DeletedFilesSettings(JobSettings):
         )
 
 
-class Request(OneRun, DeletedFilesSettings):
+class DeletedFilesRun(OneRun, DeletedFilesSettings):
     """What one run does. The restore window is not its choice: what can be restored stays."""
 
     count_bytes: Annotated[

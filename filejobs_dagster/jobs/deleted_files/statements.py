@@ -7,12 +7,19 @@ A row becomes collectable at the later one of `deleted_at` plus the restore wind
     deleted_before   before less the restore window
 """
 
-# Only fragments that stand in this module are put together.
-# ruff: noqa: S608
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 from uuid import UUID
+
+if TYPE_CHECKING:
+    Place = tuple[datetime, UUID]
+
+# Only fragments that stand in this module are put together.
+# ruff: noqa: S608
+
 
 _GOES = """state = 'deleted'
    AND deleted_at IS NOT NULL
@@ -155,3 +162,40 @@ BEGINNING = datetime(1, 1, 2, tzinfo=timezone.utc)
 
 LAST_ID = UUID(int=2**128 - 1)
 """No row comes between it and the first row of the next microsecond."""
+
+
+# One deleted file.
+
+
+@dataclass(frozen=True)
+class DeletedFile:
+    """One row, as a candidate query or the claim returned it.
+
+    Attributes:
+        id: The row's id.
+        key: The key of its object.
+        deleted_at: When it was deleted.
+        retain_until: Before which moment nobody may collect it, or None.
+        created_at: When the row was made.
+        row: The whole row as JSON text, where its claim keeps it.
+    """
+
+    id: UUID
+    key: str
+    deleted_at: datetime
+    retain_until: datetime | None
+    created_at: datetime
+    row: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Candidate(DeletedFile):
+    """A row, and how far the two orders of candidates were read when its turn had come.
+
+    Attributes:
+        plain: Moment and id of the last row without retain_until.
+        retained: Moment and id of the last row with one.
+    """
+
+    plain: Place
+    retained: Place

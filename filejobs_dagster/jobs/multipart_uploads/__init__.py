@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.collector import Collector, Examination, Storage
 from filejobs_dagster.jobs.multipart_uploads.settings import (
     JOB,
+    MultipartUploadsRun,
     MultipartUploadsSettings,
-    Request,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
-__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "MultipartUploadsRun", "Storage", "run"]
 
 
-def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
+def run(context: RunContext, request: MultipartUploadsRun, storage: Storage) -> Outcome:
     """Abort, or in a dry run report, the idle multipart uploads of one bucket.
 
     Raises:
@@ -49,7 +49,7 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
     return Sweep(context, request, storage).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: MultipartUploadsRun, has: Resources) -> Outcome:
     with has.storage(run_context) as storage:
         return run(run_context, request, storage)
 
@@ -73,7 +73,7 @@ COLLECTOR = Collector(
     summary="Aborts multipart uploads that have been idle for too long.",
     touches=frozenset({"multipart uploads"}),
     settings=MultipartUploadsSettings,
-    request=Request,
+    request=MultipartUploadsRun,
     run=_run,
     examine=_examine,
 )

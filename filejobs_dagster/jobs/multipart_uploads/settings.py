@@ -7,9 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import JobSettings, MaxRuntime, OneRun, Run
-from filejobs_dagster.settings.values import Text, between
+from filejobs_dagster.settings.section import JobSettings, MaxRuntime, OneRun, Run
+from filejobs_dagster.settings.values import Duration, Text, between
 
 JOB = "multipart_uploads"
 
@@ -84,5 +83,5 @@ class MultipartUploadsSettings(JobSettings):
     )
 
 
-class Request(OneRun, MultipartUploadsSettings):
+class MultipartUploadsRun(OneRun, MultipartUploadsSettings):
     """What one run does."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from itertools import islice
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, nothing_worked
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning, Totals
 from filejobs_dagster.door.server import BLIND
 from filejobs_dagster.jobs.context import JobFailed
-from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts
+from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts, Judge
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
     AGAIN,
@@ -27,30 +28,131 @@ from filejobs_dagster.jobs.multipart_uploads.detail import (
     detail_of,
     gone,
 )
-from filejobs_dagster.jobs.multipart_uploads.judging import Judge
-from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
 from filejobs_dagster.jobs.setbacks import GHOST, WAITS, Setbacks
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
-from filejobs_dagster.ledger.sanitize import display_key
 from filejobs_dagster.objects.client import check_access
+from filejobs_dagster.objects.deletion_mode import abilities_of
 from filejobs_dagster.objects.listing import ListingFailed
-from filejobs_dagster.objects.manner import abilities_of
-from filejobs_dagster.objects.multipart import PartsUnknown, list_parts, list_uploads
+from filejobs_dagster.objects.multipart import (
+    MultipartUpload,
+    PartsUnknown,
+    list_parts,
+    list_uploads,
+)
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
-from filejobs_dagster.objects.prefixes import apart
-from filejobs_dagster.references.unknown import ReferencesUnknown
-from filejobs_dagster.settings.durations import in_words
+from filejobs_dagster.objects.targets import apart
+from filejobs_dagster.references.operator import ReferencesUnknown
+from filejobs_dagster.settings.values import in_words
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.multipart_uploads.judging import Due
-    from filejobs_dagster.jobs.multipart_uploads.settings import Request
+    from filejobs_dagster.jobs.multipart_uploads.aborts import Due
+    from filejobs_dagster.jobs.multipart_uploads.settings import MultipartUploadsRun
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.objects.multipart import MultipartUpload
+
+# The SQL of the job: rows of `upload` that have a multipart upload, or had one lately.
+
+# Along the index upload_cleaned; rows of single PUTs are few beside what is read anyway.
+CLEANED = """
+SELECT cleaned_at, id, storage_key, upload_id
+  FROM upload
+ WHERE state = 'cleaned'
+   AND cleaned_at >= %(since)s
+   AND cleaned_at < %(until)s
+   AND (cleaned_at, id) > (%(after_at)s, %(after_id)s)
+   AND upload_id IS NOT NULL
+ ORDER BY cleaned_at, id
+ LIMIT %(most)s
+"""
+
+# Of the uploads that the server lists, those that are asked for by the id of their row.
+CLEANED_OF = """
+SELECT storage_key, upload_id
+  FROM upload
+ WHERE storage_key = any(%(keys)s)
+   AND state = 'cleaned'
+   AND cleaned_at >= %(since)s
+   AND cleaned_at < %(until)s
+   AND upload_id IS NOT NULL
+"""
+
+# Along the small indexes of each state; whoever began last is the likeliest to be there still.
+AT_WORK = """
+SELECT storage_key, upload_id
+  FROM upload
+ WHERE state IN ('writing', 'uncertain', 'cleanup')
+   AND upload_id IS NOT NULL
+ ORDER BY activity_at DESC
+ LIMIT %(most)s
+"""
+
+
+# Multipart uploads that are known by the id in their row, whatever the server lists.
+#
+# A server may forget an upload and keep its parts, and a part may arrive after the abort that
+# ended the upload. The row of such an upload is `cleaned`; for some time it is asked for once
+# more.
+
+ROWS_AT_ONCE = 500
+
+_FIRST = UUID(int=0)
+
+
+class KnownUploads:
+    """The rows that were cleaned between two moments."""
+
+    def __init__(self, context: RunContext, *, since: datetime, until: datetime) -> None:
+        """Nothing is read yet.
+
+        Args:
+            context: The run.
+            since: Rows that were cleaned before are left to the listing.
+            until: The run's own time.
+        """
+        self._context = context
+        self._range = {"since": since, "until": until}
+
+    def each(self) -> Iterator[MultipartUpload]:
+        """All of them, a page at a time."""
+        after_at, after_id = self._range["since"], _FIRST
+        while True:
+            values = {"after_at": after_at, "after_id": after_id, "most": ROWS_AT_ONCE}
+            with self._context.database.transaction(
+                self._context.connection, read_only=True
+            ) as cursor:
+                rows = cursor.execute(CLEANED, self._range | values).fetchall()
+            for after_at, after_id, key, upload_id in rows:  # noqa: B007 (the last one counts)
+                yield MultipartUpload(key, upload_id, initiated=None)
+            if len(rows) < ROWS_AT_ONCE:
+                return
+
+    def at_work(self, most: int) -> list[MultipartUpload]:
+        """Some of the uploads whose rows are not done, whoever began last first."""
+        with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
+            rows = cursor.execute(AT_WORK, {"most": most}).fetchall()
+        return [MultipartUpload(key, upload_id, initiated=None) for key, upload_id in rows]
+
+    def among(self, uploads: Sequence[MultipartUpload]) -> set[tuple[str, str]]:
+        """Key and id of those uploads that `each` yields, too."""
+        # A text column holds neither NUL nor what is no UTF-8, so it cannot name such a key.
+        keys = [it.key for it in uploads if "\x00" not in it.key and _encodes(it.key)]
+        with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
+            rows = cursor.execute(CLEANED_OF, {**self._range, "keys": keys}).fetchall()
+        return {(key, upload_id) for key, upload_id in rows}
+
+
+def _encodes(key: str) -> bool:
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 UPLOADS_TO_LOOK_FOR = 20
 """Where nothing is listed, so many uploads are asked for by the ids of rows that are not done."""
@@ -63,7 +165,7 @@ MOST_AGAIN = 10_000
 class Sweep:
     """One run at work."""
 
-    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+    def __init__(self, context: RunContext, request: MultipartUploadsRun, storage: Storage) -> None:
         self._context = context
         self._request = request
         self._storage = storage

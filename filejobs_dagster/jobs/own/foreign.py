@@ -22,12 +22,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.doctor.finding import failed, ok
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.ledger.sanitize import sanitize
 from filejobs_dagster.settings.known import known_secrets
 from filejobs_dagster.settings.secrets import Secret
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     import logging
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.own.settings import OwnCommandSettings, OwnPythonSettings
-    from filejobs_dagster.ledger.words import Mode, Window
+    from filejobs_dagster.ledger.outcome import Mode, Window
     from filejobs_dagster.postgres.connect import Connection, Database
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
@@ -249,6 +248,8 @@ def call(context: RunContext, request: OwnPythonSettings, has: Resources) -> Out
 
 def look_at_callable(configured: OwnPythonSettings) -> Iterable[Finding]:
     """See that the callable can be imported."""
+    from filejobs_dagster.doctor.finding import failed, ok  # noqa: PLC0415 (the doctor alone)
+
     try:
         found_callable(configured.python)
     except JobFailed as error:
@@ -540,6 +541,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def look_at_command(configured: OwnCommandSettings) -> Iterable[Finding]:
     """See that the program is there."""
+    from filejobs_dagster.doctor.finding import failed, ok  # noqa: PLC0415 (the doctor alone)
+
     program = configured.command[0]
     check = f"own job {program}"
     if shutil.which(program) is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.own.settings import OwnRuleSettings
-    from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
+    from filejobs_dagster.jobs.upload_reservations.file_table import Reservation
     from filejobs_dagster.ledger.outcome import Outcome
 
 DELETED, CHANGED = "deleted", "changed"

@@ -10,13 +10,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from filejobs_dagster.collector import Touch
-from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
-from filejobs_dagster.settings.section import Found, items
+from filejobs_dagster.settings.section import Found, JobSettings, OneRun, Run, items
 from filejobs_dagster.settings.tables import RowRuleSettings
-from filejobs_dagster.settings.values import Text, between
+from filejobs_dagster.settings.values import Duration, Text, between
 
 _PLACE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

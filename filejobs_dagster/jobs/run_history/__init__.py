@@ -20,11 +20,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.collector import Collector
-from filejobs_dagster.jobs.run_history.history import History, OldRun
 from filejobs_dagster.jobs.run_history.settings import (
     JOB,
     LEAST_KEPT,
-    Request,
+    History,
+    OldRun,
+    RunHistoryRun,
     RunHistorySettings,
 )
 
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-__all__ = ["COLLECTOR", "JOB", "LEAST_KEPT", "History", "OldRun", "Request", "run"]
+__all__ = ["COLLECTOR", "JOB", "LEAST_KEPT", "History", "OldRun", "RunHistoryRun", "run"]
 
 
-def run(context: RunContext, request: Request, history: History) -> Outcome:
+def run(context: RunContext, request: RunHistoryRun, history: History) -> Outcome:
     """Remove old runs and our rows of their progress, or in a dry run say what would go.
 
     Args:
@@ -57,7 +58,7 @@ def run(context: RunContext, request: Request, history: History) -> Outcome:
     return Pruning(context, request, history).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: RunHistoryRun, has: Resources) -> Outcome:
     return run(run_context, request, has.history)
 
 
@@ -66,7 +67,7 @@ COLLECTOR = Collector(
     summary="Removes old run records from Dagster's own storage.",
     touches=frozenset({"rows"}),
     settings=RunHistorySettings,
-    request=Request,
+    request=RunHistoryRun,
     run=_run,
     privileges=(("job_progress", "DELETE"),),
     dry_run="true: count the runs that would go and those that are kept, remove nothing. false: "

@@ -3,25 +3,137 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping
 from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.run_history import detail as fates
-from filejobs_dagster.jobs.run_history.progress_rows import ProgressRows
+from filejobs_dagster.jobs.run_history.detail import PROGRESS_ROWS
 from filejobs_dagster.jobs.run_history.settings import JOB
-from filejobs_dagster.jobs.run_history.statements import RECORDED
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.ledger.sanitize import sanitize
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.run_history.history import History, OldRun
-    from filejobs_dagster.jobs.run_history.settings import Request
+    from filejobs_dagster.jobs.run_history.settings import History, OldRun, RunHistoryRun
+
+# What run_history asks our own database.
+
+RECORDED = """
+SELECT run_id, finished_at
+  FROM job_run
+ WHERE run_id = ANY(%(run_ids)s)
+   AND installation = %(installation)s
+"""
+
+# Both are set in one transaction, but only the record is for ever: it alone makes the row needless.
+OLD_PROGRESS = """
+SELECT progress.run_id, progress.closed_at
+  FROM job_progress AS progress
+ WHERE progress.installation = %(installation)s
+   AND progress.closed_at < %(cutoff)s
+   AND (progress.closed_at, progress.run_id) > (%(closed_at)s, %(run_id)s)
+   AND EXISTS (SELECT FROM job_run WHERE job_run.run_id = progress.run_id)
+ ORDER BY progress.closed_at, progress.run_id
+ LIMIT %(limit)s
+"""
+
+REMOVE_PROGRESS = """
+DELETE FROM job_progress AS progress
+ WHERE progress.run_id = ANY(%(run_ids)s)
+   AND progress.installation = %(installation)s
+   AND progress.closed_at < %(cutoff)s
+   AND EXISTS (SELECT FROM job_run WHERE job_run.run_id = progress.run_id)
+"""
+
+
+# Our own rows of progress, which nobody needs once the record stands and is old.
+
+PAGE = 1000
+
+_BEFORE_ALL = datetime(1, 1, 2, tzinfo=timezone.utc)
+
+
+class ProgressRows:
+    """The pass over `job_progress`."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        request: RunHistoryRun,
+        history: History,
+        books: Bookkeeping,
+        cutoff: datetime,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._history = history
+        self._books = books
+        self._cutoff = cutoff
+        self._place: tuple[datetime, str] = (_BEFORE_ALL, "")
+
+    def prune(self, ends_at: float) -> None:
+        """Remove pages until none is left, the limit is reached or the time (monotonic) is over."""
+        while self._books.stopped is None:
+            page = self._page()
+            if not page:
+                return
+            if time.monotonic() >= ends_at:
+                self._books.stopped = MAX_RUNTIME
+            elif self._books.totals.more[PROGRESS_ROWS] >= self._request.limit:
+                self._books.stopped = LIMIT
+            else:
+                self._take(page)
+
+    def _page(self) -> list[str]:
+        context = self._context
+        closed_at, run_id = self._place
+        done = self._books.totals.more[PROGRESS_ROWS]
+        with context.database.transaction(context.connection, read_only=True) as cursor:
+            cursor.execute(
+                OLD_PROGRESS,
+                {
+                    "installation": context.identity.installation,
+                    "cutoff": self._cutoff,
+                    "closed_at": closed_at,
+                    "run_id": run_id,
+                    "limit": min(PAGE, max(1, self._request.limit - done)),
+                },
+            )
+            rows = cursor.fetchall()
+        if rows:
+            self._place = (rows[-1][1], rows[-1][0])
+        return [row[0] for row in rows]
+
+    def _take(self, page: list[str]) -> None:
+        # The row says to whoever ends runs in Dagster that this one is over.
+        needed = self._history.not_over(page)
+        going = [run_id for run_id in page if run_id not in needed]
+        if not self._context.live:
+            self._books.totals.more[PROGRESS_ROWS] += len(going)
+            return
+        self._context.prove_alive()
+        context = self._context
+        with context.database.transaction(context.connection) as cursor:
+            cursor.execute(
+                REMOVE_PROGRESS,
+                {
+                    "run_ids": going,
+                    "installation": context.identity.installation,
+                    "cutoff": self._cutoff,
+                },
+            )
+            removed = cursor.rowcount
+            self._books.totals.more[PROGRESS_ROWS] += removed
+            event = self._books.event(
+                f"{JOB}.progress.removed", cutoff=self._cutoff.isoformat(), rows=removed
+            )
+            self._books.write(cursor, event)
+
 
 NOT_LASTING = (
     "Dagster keeps this run in a storage that goes with the process (no DAGSTER_HOME), so there is "
@@ -32,7 +144,7 @@ NOT_LASTING = (
 class Pruning:
     """A run at work."""
 
-    def __init__(self, context: RunContext, request: Request, history: History) -> None:
+    def __init__(self, context: RunContext, request: RunHistoryRun, history: History) -> None:
         self._context = context
         self._request = request
         self._history = history

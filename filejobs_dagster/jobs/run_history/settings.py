@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import JobSettings, OneRun, Run
-from filejobs_dagster.settings.values import between
+from filejobs_dagster.settings.section import JobSettings, OneRun, Run
+from filejobs_dagster.settings.values import Duration, between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
 JOB = "run_history"
 
@@ -51,5 +55,64 @@ class RunHistorySettings(JobSettings):
     )
 
 
-class Request(OneRun, RunHistorySettings):
+class RunHistoryRun(OneRun, RunHistorySettings):
     """What one run does. How long runs are kept is not its choice."""
+
+
+# Dagster's storage, as far as this job needs it.
+
+
+@dataclass(frozen=True)
+class OldRun:
+    """A run that is over.
+
+    Attributes:
+        run_id: The Dagster run.
+        job: A name of the registry.
+        ended_at: When Dagster saw it end.
+        backfill: The backfill that it belongs to, or None.
+        awaits_retry: True when it failed, is to be started again, and was not yet.
+    """
+
+    run_id: str
+    job: str
+    ended_at: datetime
+    backfill: str | None = None
+    awaits_retry: bool = False
+
+
+class History(Protocol):
+    """What the storage of one Dagster instance is asked."""
+
+    @property
+    def lasting(self) -> bool:
+        """False when the instance, and everything in it, goes with this process."""
+        ...
+
+    def over(self, before: datetime) -> Iterator[Sequence[OldRun]]:
+        """Pages of this installation's runs that are over and did not change since `before`.
+
+        In the order in which they were created. The next page is read before one is handed out, so
+        that its runs may be removed.
+        """
+        ...
+
+    def leaned_on(self, run_ids: Sequence[str], since: datetime) -> set[str]:
+        """Those of the runs that another repeats which is not over or changed after `since`."""
+        ...
+
+    def open_backfills(self, backfills: Iterable[str]) -> set[str]:
+        """Those of the backfills that are not over."""
+        ...
+
+    def not_over(self, run_ids: Sequence[str]) -> set[str]:
+        """Those of the runs that the storage knows and does not call over."""
+        ...
+
+    def remove_all(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        """Remove runs with all that is kept of them; what is gone already is fine.
+
+        Returns:
+            Why a run could not be removed, wholly, for each such run. The next pass finds it again.
+        """
+        ...

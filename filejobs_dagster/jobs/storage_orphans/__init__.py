@@ -18,7 +18,7 @@ from filejobs_dagster.jobs.storage_orphans.settings import (
     JOB,
     Override,
     ReportSettings,
-    Request,
+    StorageOrphansRun,
     StorageOrphansSettings,
 )
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-__all__ = ["COLLECTOR", "JOB", "Override", "ReportSettings", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "Override", "ReportSettings", "Storage", "StorageOrphansRun", "run"]
 
 
-def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
+def run(context: RunContext, request: StorageOrphansRun, storage: Storage) -> Outcome:
     """Sweep one bucket; see the module for the order of things.
 
     Raises:
@@ -41,7 +41,7 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
     return Sweep(context, request, storage).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: StorageOrphansRun, has: Resources) -> Outcome:
     with has.storage(run_context) as storage:
         return run(run_context, request, storage)
 
@@ -51,7 +51,7 @@ COLLECTOR = Collector(
     summary="Removes objects in an owned prefix that no source references.",
     touches=frozenset({"objects"}),
     settings=StorageOrphansSettings,
-    request=Request,
+    request=StorageOrphansRun,
     run=_run,
     privileges=(
         *(("orphan_candidate", right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),

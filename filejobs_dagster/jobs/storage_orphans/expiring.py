@@ -17,12 +17,12 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.outcomes import WHY_STOPPED, DeletionStopped, Fate, StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans import statements
-from filejobs_dagster.jobs.storage_orphans.keys_in_lists import named, reasons
+from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below
-from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.settings.durations import in_words
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.settings.storage import QuarantineSettings
+from filejobs_dagster.settings.values import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans import Request, Storage
-    from filejobs_dagster.objects.manner import Manner
+    from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.objects.quarantine import Copy
-    from filejobs_dagster.references.rewrites import Rewrites
+    from filejobs_dagster.references.transforms import Rewrites
 
 BY_DEFAULT = "nothing is said in the settings, and no sweep has deleted here at once before"
 
@@ -80,11 +80,11 @@ class Expiring:
     def __init__(
         self,
         context: RunContext,
-        request: Request,
+        request: StorageOrphansRun,
         storage: Storage,
         books: Bookkeeping,
         *,
-        manner: Manner,
+        deletion_mode: DeletionMode,
         rewrites: Rewrites,
         ends_at: float,
     ) -> None:
@@ -92,7 +92,7 @@ class Expiring:
         self._request = request
         self._storage = storage
         self._books = books
-        self._manner = manner
+        self._manner = deletion_mode
         self._rewrites = rewrites
         self._ends_at = ends_at
         self._kept, self._bytes, self._oldest = 0, 0, None
@@ -246,7 +246,11 @@ class Expiring:
             self._books.facts["in_quarantine"] = facts
 
 
-def in_short(keeps: QuarantineSettings, manner: Manner | None = None) -> str:
+def in_short(keeps: QuarantineSettings, deletion_mode: DeletionMode | None = None) -> str:
     """How long it is kept, for a sentence."""
-    how = "behind a delete marker" if manner is not None and not manner.copies else "in quarantine"
+    how = (
+        "behind a delete marker"
+        if deletion_mode is not None and not deletion_mode.copies
+        else "in quarantine"
+    )
     return f"{how} for {in_words(keeps.keep)}"

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from filejobs_dagster.book import outcomes as book
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
-from filejobs_dagster.book.outcomes import DeletionStopped, Fate, Outcomes
+from filejobs_dagster.book.outcomes import DeletionStopped, Fate, Outcomes, StorageRejected
 from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.setbacks import GHOST, LONGEST_PAUSE, Setbacks
 from filejobs_dagster.jobs.storage_orphans import detail
-from filejobs_dagster.jobs.storage_orphans.candidates import Aside
 from filejobs_dagster.jobs.storage_orphans.detail import (
+    TOO_RECENT,
     UNANSWERED,
     WON_BY_OTHERS,
     note_outcomes,
 )
-from filejobs_dagster.jobs.storage_orphans.keys_in_lists import named, reasons
+from filejobs_dagster.jobs.storage_orphans.marks import Aside
+from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
 from filejobs_dagster.ledger.progress import GivenUp
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.heads import Found, measure
 from filejobs_dagster.objects.targets import Expected
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now, trying_again
 from filejobs_dagster.postgres.fence import Fence
 from filejobs_dagster.postgres.locks import LeaseLost
-from filejobs_dagster.postgres.transient import trying_again
-from filejobs_dagster.settings.durations import in_words
+from filejobs_dagster.settings.values import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,12 +42,11 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.outcomes import ItemOutcome, StopKind
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans import Request, Storage
-    from filejobs_dagster.jobs.storage_orphans.candidates import Intended
-    from filejobs_dagster.jobs.storage_orphans.marks import Marks
+    from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
+    from filejobs_dagster.jobs.storage_orphans.marks import Intended, Marks
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
-    from filejobs_dagster.objects.manner import Manner
-    from filejobs_dagster.references.rewrites import Rewrites
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
+    from filejobs_dagster.references.transforms import Rewrites
 
 OLDER_TRANSACTIONS = "older transactions"
 
@@ -62,14 +64,14 @@ class Means:
 
     Attributes:
         rewrites: Lead from a key to the owners that keep it.
-        manner: How this bucket's objects are removed.
+        deletion_mode: How this bucket's objects are removed.
         confirmed_before: Orphans that an earlier run saw until then are due.
         there_before: A version that was there until then may be an orphan.
         ends_at: No batch is begun after this moment of the monotonic clock.
     """
 
     rewrites: Rewrites
-    manner: Manner
+    deletion_mode: DeletionMode
     confirmed_before: datetime
     there_before: datetime
     ends_at: float
@@ -81,7 +83,7 @@ class Drain:
     def __init__(
         self,
         context: RunContext,
-        request: Request,
+        request: StorageOrphansRun,
         storage: Storage,
         books: Bookkeeping,
         marks: Marks,
@@ -216,7 +218,7 @@ class Drain:
             asked = True
 
         try:
-            outcomes = self._storage.gate.remove(expected, before_bytes, self._means.manner)
+            outcomes = self._storage.gate.remove(expected, before_bytes, self._means.deletion_mode)
         except DeletionStopped as stopped:
             self._stop(intended, stopped, asked=asked)
         self._settle(intended, outcomes)
@@ -398,3 +400,98 @@ def _as_event(outcomes: Outcomes[bytes]) -> dict[str, object]:
         **reasons("failed", outcomes.failed),
         **reasons("kept", outcomes.kept),
     }
+
+
+# What a run that ended early had said it would delete: looked at, and settled.
+
+SETTLED_AFTER = timedelta(minutes=15)
+"""Nobody refers to an object that is still there until a deletion sent before has surely arrived.
+
+A client gives up a request after a minute, and tries a few times; the server may be at it longer.
+"""
+
+
+def recover(
+    storage: Storage, marks: Marks, context: RunContext, books: Bookkeeping, now: datetime
+) -> None:
+    """Find out what became of interrupted intents, and write it down.
+
+    Only a live run does that: it holds the lock that the interrupted run held, so that one is
+    over. What is gone is forgotten; what is still there is judged anew, its first sighting kept.
+    Where storage does not say of a single object, its intent stays, and the others go on.
+
+    Raises:
+        JobFailed: Storage does not say it of any object.
+    """
+    keys = marks.interrupted()
+    if not keys:
+        return
+    try:
+        found = measure(storage.client, storage.bucket.bucket, [key.decode() for key in keys])
+    except StorageRejected as error:
+        raise JobFailed(f"{error.reason} Nothing was touched.") from error
+    unknown = {key: it for key, it in found.items() if isinstance(it, StorageError)}
+    if unknown and len(unknown) == len(keys) > 1:
+        key, why = next(iter(unknown.items()))
+        raise JobFailed(
+            f"An earlier run ended while it deleted {len(keys):,} objects, and storage does not "
+            f"say of any of them whether it is there ({key!r}: {why}). Nothing was touched."
+        )
+    for text, why in unknown.items():
+        why_left = f"left by an earlier run: {why}"
+        books.totals.note(UNANSWERED, text.encode(), Meaning.LEFT, why=why_left)
+    gone = [key for key in keys if found[key.decode()] is None]
+    there = [key for key in keys if isinstance(found[key.decode()], Found)]
+
+    def once() -> list[bytes]:
+        with context.database.transaction(context.connection) as cursor:
+            anew = marks.recover(cursor, gone=gone, there=there, settled=now - SETTLED_AFTER)
+            result = books.event_of_batch(
+                "objects.delete.result",
+                recovered=True,
+                **named("found_gone", gone),
+                **named("found_there", anew),
+                **(named("not_known", [key.encode() for key in unknown]) if unknown else {}),
+            )
+            books.write(cursor, result)
+        return anew
+
+    anew = set(trying_again(once))
+    for recent in (one for one in there if one not in anew):
+        why_left = f"asked to go less than {SETTLED_AFTER} ago"
+        books.totals.note(TOO_RECENT, recent, Meaning.PASSED_OVER, why=why_left)
+    recovered = {"gone": len(gone), "there": len(anew)}
+    rest = {"too_recent": len(there) - len(anew), "not_known": len(unknown)}
+    books.facts["recovered"] = recovered | {name: count for name, count in rest.items() if count}
+    context.log.warning(
+        "An earlier run ended while it deleted %s objects: %s are gone, %s are judged anew, %s "
+        "were asked for so recently that they may still go, and of %s storage does not say.",
+        f"{len(keys):,}",
+        f"{len(gone):,}",
+        f"{len(anew):,}",
+        f"{rest['too_recent']:,}",
+        f"{len(unknown):,}",
+    )
+
+
+def note_unsettled(marks: Marks, context: RunContext, books: Bookkeeping) -> None:
+    """Say which intents nobody has settled: until then nobody can refer to their keys."""
+    elsewhere = marks.interrupted_elsewhere()
+    if elsewhere:
+        books.facts["interrupted_elsewhere"] = elsewhere
+        context.log.warning(
+            "Runs over other entries of `buckets` ended while they deleted, and no run over this "
+            "one can settle it: %s. Their keys cannot be referred to until a live run over that "
+            "entry has looked; an entry that was renamed needs its old name once more.",
+            ", ".join(f"{entry} ({count:,} objects)" for entry, count in elsewhere.items()),
+        )
+    if context.live:
+        return
+    keys = marks.interrupted()
+    if keys and not marks.live_run_at_work():
+        books.facts["interrupted"] = len(keys)
+        context.log.warning(
+            "An earlier run ended while it deleted %s objects. Nobody can refer to their keys "
+            "until a live run has looked which of them are there.",
+            f"{len(keys):,}",
+        )

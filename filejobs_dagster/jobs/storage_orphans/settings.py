@@ -9,12 +9,19 @@ from typing import Annotated, Any
 from pydantic import Field, StrictInt
 
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
-from filejobs_dagster.settings.durations import Duration, Wait
-from filejobs_dagster.settings.job import Around, JobSettings, MaxRuntime, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
-from filejobs_dagster.settings.section import Found, Section, part
+from filejobs_dagster.settings.section import (
+    Around,
+    Found,
+    JobSettings,
+    MaxRuntime,
+    OneRun,
+    Run,
+    Section,
+    part,
+)
 from filejobs_dagster.settings.storage import owner_of
-from filejobs_dagster.settings.values import Folder, Fraction, Prefix, Text, between
+from filejobs_dagster.settings.values import Duration, Folder, Fraction, Prefix, Text, Wait, between
 
 JOB = "storage_orphans"
 
@@ -241,7 +248,7 @@ class Override(Section):
     ] = ""
 
 
-class Request(OneRun, StorageOrphansSettings):
+class StorageOrphansRun(OneRun, StorageOrphansSettings):
     """What one run does."""
 
     reviewed: Annotated[

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from filejobs_dagster.jobs.storage_orphans.candidates import Candidate
-    from filejobs_dagster.jobs.storage_orphans.marks import Marks
+    from filejobs_dagster.jobs.storage_orphans.marks import Candidate, Marks
     from filejobs_dagster.jobs.storage_orphans.review import ReviewedList
     from filejobs_dagster.references.elsewhere.search import Elsewhere
 

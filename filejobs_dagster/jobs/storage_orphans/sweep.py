@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, REFERENCES_READ_AT, Bookkeeping
 from filejobs_dagster.book.totals import Totals
-from filejobs_dagster.door.sides import AWS
+from filejobs_dagster.door.adoption_target import AWS
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
 from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
-from filejobs_dagster.jobs.storage_orphans.classification.words import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.classification.records import ORPHAN
 from filejobs_dagster.jobs.storage_orphans.detail import detail_of
-from filejobs_dagster.jobs.storage_orphans.ending import Ending, How
 from filejobs_dagster.jobs.storage_orphans.expiring import Expiring, cost, in_force, in_short
-from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
-from filejobs_dagster.jobs.storage_orphans.judging import Judge, numbers_of
-from filejobs_dagster.jobs.storage_orphans.listed_csv import Heading
+from filejobs_dagster.jobs.storage_orphans.judging import Judge, fingerprint, numbers_of
 from filejobs_dagster.jobs.storage_orphans.marks import Marks, in_statements
-from filejobs_dagster.jobs.storage_orphans.passing import Pass, TimeOver, make_pass
-from filejobs_dagster.jobs.storage_orphans.places import opened_list
-from filejobs_dagster.jobs.storage_orphans.recovery import note_unsettled, recover
-from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means
-from filejobs_dagster.jobs.storage_orphans.report import FormerOwners, PastRetention, write_report
-from filejobs_dagster.jobs.storage_orphans.review import Expectation, ReviewedList
+from filejobs_dagster.jobs.storage_orphans.one_pass import Pass, TimeOver, make_pass, opened_list
+from filejobs_dagster.jobs.storage_orphans.outcome import (
+    FormerOwners,
+    PastRetention,
+    SweepKind,
+    SweepOutcome,
+    write_report,
+)
+from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means, note_unsettled, recover
+from filejobs_dagster.jobs.storage_orphans.review import Expectation, Heading, ReviewedList
 from filejobs_dagster.jobs.storage_orphans.supply import (
     AllThatIsDue,
     NotNamedElsewhere,
@@ -35,9 +36,9 @@ from filejobs_dagster.jobs.storage_orphans.supply import (
 from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
-from filejobs_dagster.objects.manner import VersioningUnknown, manner_of
+from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
-from filejobs_dagster.references.rewrites import Rewrites
+from filejobs_dagster.references.transforms import Rewrites
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.storage_orphans import Request, Storage
+    from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.objects.manner import Manner
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.references.elsewhere.search import Found
     from filejobs_dagster.references.reference_set import ReferenceSet
     from filejobs_dagster.settings.storage import QuarantineSettings
@@ -63,7 +64,7 @@ BYTES_ON_DISK = 250
 class Sweep:
     """One run at work."""
 
-    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+    def __init__(self, context: RunContext, request: StorageOrphansRun, storage: Storage) -> None:
         self._context = context
         self._request = request
         self._storage = storage
@@ -140,8 +141,8 @@ class Sweep:
             if reviewed is None:
                 self._expire(keeps, now)
         kept = None if keeps is None else keeps[0]
-        how = How(confirmed_before, first, reviewed is not None, supply, elsewhere, kept)
-        return Ending(self._context, self._request, self._books, self._marks, how).outcome(
+        how = SweepKind(confirmed_before, first, reviewed is not None, supply, elsewhere, kept)
+        return SweepOutcome(self._context, self._request, self._books, self._marks, how).outcome(
             marked=marked
         )
 
@@ -346,7 +347,7 @@ class Sweep:
             f"enough ago. Removing up to {self._request.limit:,}, the oldest first.",
         )
         bucket = self._storage.bucket
-        manner = self._manner(quarantine=keeps is not None)
+        deletion_mode = self._manner(quarantine=keeps is not None)
         if keeps is not None:
             settings, why = keeps
             taken = min(due.count, self._request.limit)
@@ -354,12 +355,14 @@ class Sweep:
                 "because": why,
                 **cost(settings, taken, due.bytes if taken == due.count else None),
             }
-            self._context.log.info("What goes is kept %s (%s).", in_short(settings, manner), why)
-        self._books.facts["versioning"] = manner.versioning
-        self._books.facts["conditional_delete"] = manner.conditional or "not known"
+            self._context.log.info(
+                "What goes is kept %s (%s).", in_short(settings, deletion_mode), why
+            )
+        self._books.facts["versioning"] = deletion_mode.versioning
+        self._books.facts["conditional_delete"] = deletion_mode.conditional or "not known"
         means = Means(
             Rewrites(bucket.rewrites),
-            manner,
+            deletion_mode,
             confirmed_before,
             min(confirmed_before, now - bucket.min_age),
             self._ends_at,
@@ -368,10 +371,10 @@ class Sweep:
             supply
         )
 
-    def _manner(self, *, quarantine: bool) -> Manner:
+    def _manner(self, *, quarantine: bool) -> DeletionMode:
         bucket = self._storage.bucket
         try:
-            return manner_of(
+            return deletion_mode_of(
                 self._storage.client,
                 bucket.bucket,
                 purge_versions=bucket.purge_versions,
@@ -387,7 +390,7 @@ class Sweep:
             self._request,
             self._storage,
             self._books,
-            manner=self._manner(quarantine=True),
+            deletion_mode=self._manner(quarantine=True),
             rewrites=Rewrites(self._storage.bucket.rewrites),
             ends_at=self._ends_at,
         ).run(None if keeps is None else keeps[0], now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.jobs.storage_orphans.classification.words import (
+from filejobs_dagster.jobs.storage_orphans.classification.records import (
     AMBIGUOUS,
     CLASSES,
     DERIVED,
@@ -14,8 +14,8 @@ from filejobs_dagster.jobs.storage_orphans.classification.words import (
     REFERENCED,
     YOUNG,
 )
-from filejobs_dagster.jobs.storage_orphans.listed_csv import moment_as_text
-from filejobs_dagster.ledger.sanitize import display_key
+from filejobs_dagster.jobs.storage_orphans.review import moment_as_text
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

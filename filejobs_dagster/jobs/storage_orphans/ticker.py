@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.ledger.sanitize import display_key
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,7 +20,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.collector import Collector, Examination
-from filejobs_dagster.jobs.table_retention.settings import JOB, Request, TableRetentionSettings
+from filejobs_dagster.jobs.table_retention.settings import (
+    JOB,
+    TableRetentionRun,
+    TableRetentionSettings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,10 +36,10 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
-__all__ = ["COLLECTOR", "JOB", "Request", "run"]
+__all__ = ["COLLECTOR", "JOB", "TableRetentionRun", "run"]
 
 
-def run(context: RunContext, request: Request) -> Outcome:
+def run(context: RunContext, request: TableRetentionRun) -> Outcome:
     """Delete and scrub, or in a dry run count, the rows that are due by the rules.
 
     Args:
@@ -56,7 +60,7 @@ def run(context: RunContext, request: Request) -> Outcome:
     return Retention(context, request).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: TableRetentionRun, has: Resources) -> Outcome:
     del has
     return run(run_context, request)
 
@@ -77,7 +81,7 @@ COLLECTOR = Collector(
     summary="Removes rows of declared tables by declared rules.",
     touches=frozenset({"rows"}),
     settings=TableRetentionSettings,
-    request=Request,
+    request=TableRetentionRun,
     run=_run,
     dry_run="true: count what is due, change nothing. false: delete and scrub. "
     "(`allow_live: false` in filejobs.yaml forbids false.)",

@@ -2,26 +2,174 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from filejobs_dagster.jobs.table_retention import moments
-from filejobs_dagster.jobs.table_retention.foreign_keys import (
-    foreign_keys_to,
-    refuse_reaching_own_tables,
+from filejobs_dagster.jobs.table_retention import partitions
+from filejobs_dagster.jobs.table_retention.target import (
+    Child,
+    Column,
+    ForeignKey,
+    Relation,
+    RuleRefused,
+    Target,
 )
-from filejobs_dagster.jobs.table_retention.own import chained_by, own_relative
-from filejobs_dagster.jobs.table_retention.refused import RuleRefused
-from filejobs_dagster.jobs.table_retention.target import Child, Column, Relation, Target
+from filejobs_dagster.postgres.migrate import shipped
 from filejobs_dagster.postgres.replica_identity import refusing
 from filejobs_dagster.settings.conditions import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from filejobs_dagster.jobs.table_retention.session import Raw
     from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
+    from filejobs_dagster.jobs.table_retention.target import Raw
+
+# Which tables no rule may name: the project's own, and logs whose rows are chained.
+
+_MADE = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)", re.MULTILINE)
+
+_BEFORE = "(?:prev|previous|prior|preceding|parent)"
+_HASH = "(?:hash|sha256|digest|hmac)"
+_PREVIOUS_HASH = re.compile(
+    rf"{_BEFORE}_?(?:row_|event_|entry_|record_)?{_HASH}|{_HASH}_?(?:of_)?{_BEFORE}"
+    rf"|(?:chain|chained|link)_?{_HASH}"
+)
+"""A column by which each row of a log vouches for the one before it."""
+
+# A schema with a table filejobs_migration is that of an installation, this one or another. The
+# relatives of a table are its partitions, what it is a partition of, and so on: what a rule on one
+# of them deletes, it deletes from all.
+_OWN_RELATIVES = """
+WITH RECURSIVE relative (oid) AS (
+    SELECT $1::oid
+     UNION
+    SELECT CASE WHEN inhrelid = relative.oid THEN inhparent ELSE inhrelid END
+      FROM pg_inherits JOIN relative ON relative.oid IN (inhrelid, inhparent)
+)
+SELECT nspname, relname
+  FROM relative
+  JOIN pg_class USING (oid)
+  JOIN pg_namespace ON pg_namespace.oid = relnamespace
+ WHERE relname = ANY($2::text[])
+   AND EXISTS (SELECT FROM pg_class AS installation
+                WHERE installation.relnamespace = pg_class.relnamespace
+                  AND installation.relname = 'filejobs_migration')
+ ORDER BY 1, 2
+ LIMIT 1
+"""
+
+_OWN_COLUMNS = """
+SELECT attname FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+"""
+
+
+@cache
+def own_tables() -> tuple[str, ...]:
+    """The tables that the migrations make, and their own record."""
+    made = {name for migration in shipped() for name in _MADE.findall(migration.text)}
+    return tuple(sorted(made | {"filejobs_migration"}))
+
+
+def own_relative(cursor: Raw, table: int) -> str | None:
+    """A table of the project's that rows of this one are rows of, or None.
+
+    Args:
+        cursor: In any transaction.
+        table: Its object identifier: by which name a rule calls it does not matter.
+    """
+    cursor.execute(_OWN_RELATIVES, (table, list(own_tables())))
+    row = cursor.fetchone()
+    return None if row is None else f"{row[0]}.{row[1]}"
+
+
+def chained_by(cursor: Raw, table: int) -> str | None:
+    """The column by which the table's rows are chained, or None."""
+    cursor.execute(_OWN_COLUMNS, (table,))
+    names = [str(row[0]) for row in cursor.fetchall()]
+    return next((name for name in names if _PREVIOUS_HASH.fullmatch(name.lower())), None)
+
+
+# What refers to a rule's table, and what is deleted with its rows.
+
+_ACTIONS = {
+    "a": "refuses",
+    "r": "refuses",
+    "c": "cascades",
+    "n": "set null",
+    "d": "set default",
+}
+
+# A foreign key on a partitioned table has copies on the partitions; the copies name it as parent.
+_REFERRING = """
+SELECT conname, conrelid, nspname, relname, confdeltype::text,
+       (SELECT attname FROM pg_attribute WHERE attrelid = conrelid AND attnum = conkey[1]),
+       EXISTS (SELECT FROM pg_index
+                WHERE indrelid = conrelid AND indisvalid AND indpred IS NULL
+                  AND indkey[0] = ANY(conkey))
+  FROM pg_constraint
+  JOIN pg_class ON pg_class.oid = conrelid
+  JOIN pg_namespace ON pg_namespace.oid = relnamespace
+ WHERE contype = 'f' AND conparentid = 0
+   AND confrelid IN (SELECT $1::oid
+                      UNION ALL SELECT relid FROM pg_partition_tree($1)
+                      UNION ALL SELECT relid FROM pg_partition_ancestors($1) AS above (relid))
+ ORDER BY nspname, relname, conname
+"""
+
+# Every table whose rows a deletion changes by way of foreign keys, however long the way is.
+_CHANGED_WITH_IT = """
+WITH RECURSIVE changed (oid) AS (
+    (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1))
+     UNION
+    SELECT conrelid
+      FROM pg_constraint JOIN changed ON confrelid = changed.oid
+     WHERE contype = 'f' AND confdeltype IN ('c', 'n', 'd')
+)
+SELECT nspname, relname
+  FROM changed
+  JOIN pg_class USING (oid)
+  JOIN pg_namespace ON pg_namespace.oid = relnamespace
+ WHERE relname = ANY($2::text[])
+   AND EXISTS (SELECT FROM pg_class AS installation
+                WHERE installation.relnamespace = pg_class.relnamespace
+                  AND installation.relname = 'filejobs_migration')
+ LIMIT 1
+"""
+
+
+def foreign_keys_to(cursor: Raw, table: Relation) -> tuple[ForeignKey, ...]:
+    """The foreign keys that refer to a table or to a partition of it."""
+    cursor.execute(_REFERRING, (table.oid,))
+    return tuple(
+        ForeignKey(
+            str(name),
+            Relation(int(oid), str(schema), str(relation)),
+            str(column),
+            _ACTIONS[action],
+            bool(indexed),
+        )
+        for name, oid, schema, relation, action, column, indexed in cursor.fetchall()
+    )
+
+
+def refuse_reaching_own_tables(cursor: Raw, table: Relation) -> None:
+    """Make sure that no foreign key takes rows of the project's tables along.
+
+    Raises:
+        RuleRefused: One does: a row of `file` would go, and its bytes would stay.
+    """
+    cursor.execute(_CHANGED_WITH_IT, (table.oid, list(own_tables())))
+    row = cursor.fetchone()
+    if row is not None:
+        raise RuleRefused(
+            f"deleting from {table} would change rows of {row[0]}.{row[1]}, by a foreign key with "
+            "ON DELETE CASCADE, SET NULL or SET DEFAULT",
+            "let that foreign key refuse the deletion (ON DELETE RESTRICT)",
+        )
+
 
 _TABLE = """
 SELECT pg_class.oid, nspname, relname, relkind::text, pg_has_role(relowner, 'USAGE'),
@@ -235,19 +383,19 @@ def _time(
 ) -> Column:
     name = column_named(table, columns, rule.time)
     column = Column(name, columns[name][0])
-    kind = moments.kind_of(column)
+    kind = partitions.kind_of(column)
     if kind is None:
         raise RuleRefused(
             f"{table}.{name} is of type {column.type}",
             "a time is a timestamptz, a timestamp or a date",
         )
-    if kind == moments.TIMESTAMP and rule.time_zone is None:
+    if kind == partitions.TIMESTAMP and rule.time_zone is None:
         raise RuleRefused(
             f"{table}.{name} is a timestamp without time zone, and the rule does not say in which "
             "zone it is written",
             "add time_zone: UTC, or the zone of whoever writes it",
         )
-    if kind == moments.TIMESTAMPTZ and rule.time_zone is not None:
+    if kind == partitions.TIMESTAMPTZ and rule.time_zone is not None:
         raise RuleRefused(
             f"{table}.{name} has a time zone of its own", "take time_zone out of the rule"
         )

@@ -16,12 +16,10 @@ from filejobs_dagster.settings.conditions import (
     columns_of,
     name_of,
 )
-from filejobs_dagster.settings.durations import Duration, duration_in
-from filejobs_dagster.settings.job import Asked, JobSettings, OneRun, Run
 from filejobs_dagster.settings.problems import mistake, shown
-from filejobs_dagster.settings.section import Found, Section
+from filejobs_dagster.settings.section import Asked, Found, JobSettings, OneRun, Run, Section
 from filejobs_dagster.settings.tables import OtherTableSettings
-from filejobs_dagster.settings.values import Text, between
+from filejobs_dagster.settings.values import Duration, Text, between, duration_in
 
 JOB = "table_retention"
 
@@ -204,7 +202,7 @@ class TableRetentionSettings(JobSettings):
                 yield Asked(by, None, table=child.table, privileges=("SELECT", "DELETE"))
 
 
-class Request(OneRun, TableRetentionSettings):
+class TableRetentionRun(OneRun, TableRetentionSettings):
     """Which rules one run carries out, and how far it goes."""
 
     only: Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from psycopg import sql
 
-from filejobs_dagster.jobs.table_retention import moments
+from filejobs_dagster.jobs.table_retention import partitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +85,7 @@ class Statements:
         return sql.SQL(" AND ").join([sql.SQL("true"), *self._conditions()])
 
     def _past(self, cutoff: datetime) -> sql.Composed:
-        return moments.past(self.target.time, self.target.rule.time_zone, cutoff)
+        return partitions.past(self.target.time, self.target.rule.time_zone, cutoff)
 
     def _unscrubbed(self) -> sql.Composed:
         columns = [
@@ -114,7 +114,7 @@ class Statements:
             "\n ORDER BY {order}\n LIMIT {size}{lock}"
         ).format(
             time=target.time.quoted,
-            instant=moments.instant(target.time, target.rule.time_zone),
+            instant=partitions.instant(target.time, target.rule.time_zone),
             key=sql.SQL(", ").join(sql.SQL("{}::text").format(each.quoted) for each in target.key),
             table=target.table.quoted,
             due=self.due(),
@@ -184,7 +184,7 @@ class Statements:
 
     def oldest(self) -> sql.Composed:
         """SQL for the moment of the oldest due row, or no row."""
-        moment = moments.instant(self.target.time, self.target.rule.time_zone)
+        moment = partitions.instant(self.target.time, self.target.rule.time_zone)
         # A year that no client's calendar holds would make every reader of the record fail.
         return sql.SQL(
             "SELECT greatest({}, '0001-01-03Z'::timestamptz) FROM {} WHERE {}\n ORDER BY {} LIMIT 1"

@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import psycopg
 from psycopg import sql
+from psycopg.rows import TupleRow, tuple_row
 
-from filejobs_dagster.jobs.table_retention.refused import RuleRefused
+from filejobs_dagster.postgres.connect import CommitUnconfirmed
 from filejobs_dagster.postgres.replica_identity import HINT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
+    from filejobs_dagster.postgres.connect import Connection, Database
+
+# Why a rule is not carried out, and what of PostgreSQL's refusals may be written down.
+
+
+class RuleRefused(Exception):
+    """The rule cannot be carried out as it is; the other rules go on.
+
+    Attributes:
+        found: What is wrong, without the final full stop.
+        advice: What to do.
+    """
+
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(f"{found}. {advice[:1].upper()}{advice[1:]}.")
+        self.found = found
+        self.advice = advice
+
+
+def ends_the_run(error: psycopg.Error, connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+    """Tell whether no rule can go on: the connection broke, or commits are not confirmed."""
+    return connection.closed or connection.broken or isinstance(error, CommitUnconfirmed)
+
+
+def refuses_rows(error: psycopg.Error) -> bool:
+    """Tell whether PostgreSQL may accept the statement for other or for fewer rows.
+
+    A foreign key refuses some row, or a trigger of the operator's does; a statement that took too
+    long may not with half of the rows.
+    """
+    of_rows = (
+        psycopg.IntegrityError,
+        psycopg.DataError,
+        psycopg.errors.RaiseException,
+        psycopg.errors.QueryCanceled,
+    )
+    return isinstance(error, of_rows) or "PL/pgSQL function" in (error.diag.context or "")
+
+
+def said(error: psycopg.Error) -> str:
+    """What PostgreSQL said, without what a row holds.
+
+    Its DETAIL quotes the values of a row, and so does the first line of a data error.
+    """
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return "a statement took longer than database.statement_timeout"
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return "somebody else held a lock for longer than database.lock_timeout"
+    if isinstance(error, psycopg.DataError):
+        return f"{type(error).__name__}: a value of some row does not fit the condition"
+    return error.diag.message_primary or type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -138,3 +194,46 @@ class Target:
     def cascades(self) -> tuple[ForeignKey, ...]:
         """The foreign keys that delete or change rows of other tables."""
         return tuple(each for each in self.foreign_keys if each.action != "refuses")
+
+
+# Transactions in which the operator's names and conditions mean what they mean to the role.
+
+Raw: TypeAlias = psycopg.RawCursor[TupleRow]
+"""Leaves `%` in a condition alone; parameters are `$1` and so on."""
+
+
+@contextmanager
+def reading(database: Database, connection: Connection) -> Iterator[Raw]:
+    """A transaction in which PostgreSQL refuses every change."""
+    with (
+        database.transaction(connection, read_only=True),
+        raw_cursor(connection) as cursor,
+        roles_search_path(cursor),
+    ):
+        yield cursor
+
+
+@contextmanager
+def raw_cursor(connection: Connection) -> Iterator[Raw]:
+    """A cursor in the transaction that is open."""
+    with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+        yield cursor
+
+
+@contextmanager
+def roles_search_path(cursor: Raw) -> Iterator[None]:
+    """Resolve names as the role does; what follows finds the project's tables again."""
+    cursor.execute("SELECT current_setting('search_path')")
+    (projects,) = cursor.fetchone() or ("",)
+    cursor.execute("SET LOCAL search_path TO DEFAULT")
+    yield
+    # After an error the transaction is over, and this setting with it.
+    cursor.execute("SELECT set_config('search_path', $1, true)", (projects,))
+
+
+IN_INDEX_ORDER = """
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
+"""
+"""A table that was never analyzed looks small, and a page would read and sort all of it. In the
+order of the index a page costs what it returns. PostgreSQL reads a table as a whole all the same
+where no index serves."""

@@ -24,7 +24,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.collector import Collector, EarlyStart
-from filejobs_dagster.jobs.upload_cleanup.settings import JOB, Request, UploadCleanupSettings
+from filejobs_dagster.jobs.upload_cleanup.settings import (
+    JOB,
+    UploadCleanupRun,
+    UploadCleanupSettings,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.references.check import ReferenceCheck
     from filejobs_dagster.settings import Settings
 
-__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "Storage", "UploadCleanupRun", "run"]
 
 NO_USE_IN_TRYING_SOONER = timedelta(minutes=5)
 """After a run that failed, more of the same is no reason to start another; the schedule is."""
@@ -62,7 +66,7 @@ class Storage:
     purge_versions: bool = False
 
 
-def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
+def run(context: RunContext, request: UploadCleanupRun, storage: Storage) -> Outcome:
     """Clean up, or in a dry run report, the uploads that are due.
 
     Args:
@@ -83,7 +87,7 @@ def run(context: RunContext, request: Request, storage: Storage) -> Outcome:
     return Cleanup(context, request, storage).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: UploadCleanupRun, has: Resources) -> Outcome:
     with has.storage(run_context) as at:
         storage = Storage(
             bucket=at.bucket.bucket,
@@ -97,7 +101,7 @@ def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
 
 def _due(settings: Settings, configured: UploadCleanupSettings) -> EarlyStart:
     def why_not(database: Database, connection: Connection) -> str | None:
-        from filejobs_dagster.jobs.upload_cleanup.due import count_due  # noqa: PLC0415
+        from filejobs_dagster.jobs.upload_cleanup.claims import count_due  # noqa: PLC0415
         from filejobs_dagster.ledger.runs import newest_runs  # noqa: PLC0415
 
         with database.transaction(connection, read_only=True) as cursor:
@@ -128,7 +132,7 @@ COLLECTOR = Collector(
     touches=frozenset({"rows", "objects", "multipart uploads"}),
     partitioned=True,
     settings=UploadCleanupSettings,
-    request=Request,
+    request=UploadCleanupRun,
     run=_run,
     privileges=(("upload", "UPDATE"),),
     due=_due,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.jobs.upload_cleanup.rows import Upload
 from filejobs_dagster.jobs.upload_cleanup.statements import (
     ANY_DUE,
     BEGINNING,
@@ -20,19 +19,179 @@ from filejobs_dagster.jobs.upload_cleanup.statements import (
     PAUSED,
     RETAIN,
     TAKE_OVER,
+    no_pause,
 )
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
+from filejobs_dagster.references.own_tables import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
     from uuid import UUID
 
     import psycopg
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.book.outcomes import Locked
-    from filejobs_dagster.jobs.upload_cleanup.settings import Request
-    from filejobs_dagster.ledger.words import Window
+    from filejobs_dagster.jobs.upload_cleanup.settings import UploadCleanupRun
+    from filejobs_dagster.ledger.outcome import Window
+
+# How much is due right now, for the sensor that starts the job.
+
+_NO_PAUSE = no_pause("(SELECT clock_timestamp())")
+
+# Sub-selects, evaluated once: a volatile function cannot be an index condition.
+_DUE = f"""
+SELECT (SELECT count(*)
+          FROM (SELECT FROM upload
+                 WHERE state = 'cleanup' AND dead_at IS NULL
+                   AND NOT legal_hold
+                   AND (retained_until IS NULL OR retained_until <= (SELECT clock_timestamp()))
+                   AND next_attempt_at <= (SELECT clock_timestamp())
+                   AND {_NO_PAUSE}
+                 ORDER BY next_attempt_at, id
+                 LIMIT %(most)s) AS cleanup),
+       (SELECT count(*)
+          FROM (SELECT FROM upload
+                 WHERE state = 'uncertain'
+                   AND next_attempt_at <= (SELECT clock_timestamp())
+                   AND {_NO_PAUSE}
+                 ORDER BY next_attempt_at, id
+                 LIMIT %(most)s) AS uncertain),
+       (SELECT count(*)
+          FROM (SELECT FROM upload
+                 WHERE state = 'writing'
+                   AND activity_at < (SELECT clock_timestamp() - %(writing_limit)s)
+                 ORDER BY activity_at, id
+                 LIMIT %(most)s) AS silent),
+       (SELECT count(*)
+          FROM (SELECT FROM upload
+                 WHERE state = 'retained'
+                   AND coalesce(next_attempt_at, retained_until, collectable_at)
+                       <= (SELECT clock_timestamp())
+                   AND (retained_until IS NULL OR retained_until <= (SELECT clock_timestamp()))
+                   AND {_NO_PAUSE}
+                 LIMIT %(most)s) AS retained)
+"""  # noqa: S608 (our own text)
+
+
+@dataclass(frozen=True)
+class Due:
+    """Rows that a run would look at now, each kind counted up to a limit.
+
+    Attributes:
+        cleanup: To be removed.
+        uncertain: To be asked about.
+        silent: Writers that gave no sign of life for too long.
+        retained: Locks that may be over.
+    """
+
+    cleanup: int
+    uncertain: int
+    silent: int
+    retained: int
+
+    @property
+    def anything(self) -> bool:
+        """True when a run would find something to do."""
+        return bool(self.cleanup or self.uncertain or self.silent or self.retained)
+
+    def __str__(self) -> str:
+        """For a tick."""
+        return (
+            f"{self.cleanup:,} to clean up, {self.uncertain:,} uncertain, {self.silent:,} silent, "
+            f"{self.retained:,} retained"
+        )
+
+
+def count_due(
+    cursor: psycopg.Cursor[TupleRow], writing_limit: timedelta, *, most: int = 1000
+) -> Due:
+    """Count what is due by the database's clock, each kind up to `most`."""
+    cursor.execute(_DUE, {"writing_limit": writing_limit, "most": most})
+    return Due(*one(cursor))
+
+
+# Rows of `upload`, as the statements return them.
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A row in `cleanup`, claimed or, in a dry run, merely seen.
+
+    Attributes:
+        id: Of the row.
+        key: The object's key.
+        provider_id: The provider's id of its multipart upload; None for a single PUT.
+        etag: Without quotes, as it was stored; None when nobody knows.
+        version: The object's version; None when nobody knows, or where there are none.
+        size: In bytes, or None.
+        stored: True when the object was known to be there once.
+        due: When the row is to be tried.
+        attempt: The fencing number.
+        failed_before: True when an earlier attempt failed, and it was the row's fault.
+    """
+
+    id: UUID
+    key: str
+    provider_id: str | None
+    etag: str | None
+    version: str | None
+    size: int | None
+    stored: bool
+    due: datetime
+    attempt: int
+    failed_before: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        """What the gate must know to let the object go."""
+        return Claim(self.id, self.attempt)
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """A row in `uncertain`, as it was seen before storage was asked.
+
+    Attributes:
+        id: Of the row.
+        key: The object's key.
+        provider_id: The provider's id of its multipart upload; None for a single PUT.
+        etag: What the writer knew of it, without quotes; None as a rule.
+        size: In bytes, or None.
+        due: When it is to be looked at.
+        since: When it became uncertain.
+        active: The last sign of life of its writer.
+        cancelled: True when somebody has cancelled it meanwhile.
+    """
+
+    id: UUID
+    key: str
+    provider_id: str | None
+    etag: str | None
+    size: int | None
+    due: datetime
+    since: datetime
+    active: datetime
+    cancelled: bool
+
+
+@dataclass(frozen=True)
+class Retained:
+    """A row in `retained` whose lock may be over.
+
+    Attributes:
+        id: Of the row.
+        key: The object's key.
+        version: The object's version, or None.
+        due: When it is to be looked at.
+    """
+
+    id: UUID
+    key: str
+    version: str | None
+    due: datetime
+
 
 _LAST_DAY = datetime(9998, 12, 31, tzinfo=timezone.utc)
 """Locks can be set for longer than a calendar goes on."""
@@ -68,7 +227,7 @@ def claim(
     span: Span,
     size: int,
     run_id: str,
-    request: Request,
+    request: UploadCleanupRun,
     *,
     again: bool = False,
 ) -> list[Upload]:
@@ -190,7 +349,9 @@ def leave(
 
 
 def retain(
-    cursor: psycopg.Cursor[TupleRow], locked: Sequence[tuple[Upload, Locked]], request: Request
+    cursor: psycopg.Cursor[TupleRow],
+    locked: Sequence[tuple[Upload, Locked]],
+    request: UploadCleanupRun,
 ) -> set[UUID]:
     """Write that a lock keeps objects; return the rows whose claim still held."""
     if not locked:

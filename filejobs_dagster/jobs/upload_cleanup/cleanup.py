@@ -33,18 +33,18 @@ from filejobs_dagster.jobs.upload_cleanup.looking import Findings, look
 from filejobs_dagster.jobs.upload_cleanup.reconciliation import Reconciliation
 from filejobs_dagster.jobs.upload_cleanup.removal import Batch
 from filejobs_dagster.jobs.upload_cleanup.statements import PLACE, left
-from filejobs_dagster.ledger.words import EVERYTHING
+from filejobs_dagster.ledger.outcome import EVERYTHING
 from filejobs_dagster.objects.client import check_access
-from filejobs_dagster.objects.manner import Manner, VersioningUnknown, manner_of
-from filejobs_dagster.postgres.transient import trying_again
+from filejobs_dagster.objects.deletion_mode import DeletionMode, VersioningUnknown, deletion_mode_of
+from filejobs_dagster.postgres.connect import trying_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_cleanup import Request, Storage
-    from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+    from filejobs_dagster.jobs.upload_cleanup import Storage, UploadCleanupRun
+    from filejobs_dagster.jobs.upload_cleanup.claims import Upload
     from filejobs_dagster.ledger.outcome import Outcome
 
 MOST_COUNTED = 10_000
@@ -54,7 +54,7 @@ MOST_COUNTED = 10_000
 class Cleanup:
     """One run at work. The methods follow the order in which things happen."""
 
-    def __init__(self, context: RunContext, request: Request, storage: Storage) -> None:
+    def __init__(self, context: RunContext, request: UploadCleanupRun, storage: Storage) -> None:
         self._context = context
         self._request = request
         self._storage = storage
@@ -136,10 +136,10 @@ class Cleanup:
                 if any_due(cursor, span):
                     self._books.stopped = self._why_not_all()
 
-    def _manner(self) -> Manner:
+    def _manner(self) -> DeletionMode:
         """In which manner this bucket removes; nothing is tried out."""
         try:
-            return manner_of(
+            return deletion_mode_of(
                 self._storage.client,
                 self._storage.bucket,
                 purge_versions=self._storage.purge_versions,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.book.outcomes import Locked
-    from filejobs_dagster.jobs.upload_cleanup.rows import Upload
+    from filejobs_dagster.jobs.upload_cleanup.claims import Upload
 
 
 @dataclass

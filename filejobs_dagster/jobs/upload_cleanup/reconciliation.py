@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.setbacks import as_item
-from filejobs_dagster.jobs.upload_cleanup import uncertain_statements as statements
+from filejobs_dagster.jobs.upload_cleanup import statements
+from filejobs_dagster.jobs.upload_cleanup.claims import Retained, Uncertain, within_calendar
 from filejobs_dagster.jobs.upload_cleanup.detail import (
+    LOCK_OVER,
     MEANS,
     NOW_UNCERTAIN,
     RESOLVED_CLEANUP,
     RESOLVED_STORED,
+    STILL_RETAINED,
     STILL_UNCERTAIN,
 )
-from filejobs_dagster.jobs.upload_cleanup.locks import Locks
-from filejobs_dagster.jobs.upload_cleanup.rows import Retained, Uncertain
 from filejobs_dagster.jobs.upload_cleanup.statements import BEGINNING, FIRST_ID
-from filejobs_dagster.jobs.upload_cleanup.verdicts import IsOpen, IsOver, IsStored, judge
-from filejobs_dagster.ledger.sanitize import sanitize
-from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
-from filejobs_dagster.objects.identity import NULL_VERSION
+from filejobs_dagster.objects.errors import StorageError
+from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.identity import NULL_VERSION, Seen, compare, found
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts
 from filejobs_dagster.objects.targets import Target
-from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.postgres.transient import trying_again
+from filejobs_dagster.postgres.connect import one, trying_again
+from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,9 +41,178 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setbacks
-    from filejobs_dagster.jobs.upload_cleanup import Request, Storage
-    from filejobs_dagster.jobs.upload_cleanup.verdicts import PartsSeen, Verdict
-    from filejobs_dagster.objects.heads import CloseSighting, Present
+    from filejobs_dagster.jobs.upload_cleanup import Storage, UploadCleanupRun
+    from filejobs_dagster.objects.heads import CloseSighting
+    from filejobs_dagster.objects.multipart import Parts
+
+# Retained rows whose date has come: is the lock over?
+
+
+class Locks:
+    """Looks at locks again; a look is no attempt."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        request: UploadCleanupRun,
+        storage: Storage,
+        books: Bookkeeping,
+        setbacks: Setbacks,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._storage = storage
+        self._books = books
+        self._setbacks = setbacks
+
+    def look(self, rows: Sequence[Retained], cutoff: datetime) -> None:
+        """Send those back to cleanup whose lock is over, and give the others their next date.
+
+        Raises:
+            StorageRejected: Storage did not say anything.
+        """
+        targets = {row.id: Target(row.key, row.version) for row in rows}
+        seen = look_at_targets(self._storage.client, self._storage.bucket, list(targets.values()))
+        trying_again(self._write, [(row, seen[targets[row.id]]) for row in rows], cutoff)
+
+    def _write(self, seen: Sequence[tuple[Retained, CloseSighting]], cutoff: datetime) -> None:
+        over, locked, unseen = [], [], []
+        for row, it in seen:
+            if isinstance(it, Present) and it.lock is not None:
+                locked.append((row, it.lock))
+            elif isinstance(it, Present | Absent):
+                over.append(row)
+            else:
+                unseen.append(row)
+        with self._books.writing() as (cursor, totals, events):
+            totals.scanned += len(seen)
+            for row in over:
+                totals.note(LOCK_OVER, row.key, MEANS[LOCK_OVER])
+            for row, lock in locked:
+                totals.note(STILL_RETAINED, row.key, MEANS[STILL_RETAINED], why=str(lock))
+            for row in unseen:
+                totals.note(
+                    STILL_RETAINED, row.key, MEANS[STILL_RETAINED], why="storage did not say"
+                )
+            if not self._context.live:
+                return
+            again = {"look_again": self._request.look_again, "cutoff": cutoff}
+            cursor.execute(statements.LOCK_OVER, {"ids": [row.id for row in over], **again})
+            events.extend(
+                self._books.event(
+                    "upload.released",
+                    upload=str(row.id),
+                    storage_key=row.key,
+                )
+                for row in over
+            )
+            cursor.execute(
+                statements.STILL_RETAINED,
+                {
+                    "ids": [row.id for row, _ in locked],
+                    "untils": [within_calendar(lock.until) for _, lock in locked],
+                    "holds": [lock.legal_hold for _, lock in locked],
+                    **again,
+                },
+            )
+            why = "whether the lock is over could not be seen"
+            cursor.execute(
+                statements.RETAINED_UNSEEN, {"ids": [row.id for row in unseen], "reason": why}
+            )
+            told = [as_item(row.id) for row in (*over, *(row for row, _ in locked))]
+            self._setbacks.write(cursor, {as_item(row.id): why for row in unseen}, told)
+
+
+# What storage's answer says of an uncertain upload.
+
+SOON = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class IsStored:
+    """The object is there, whole."""
+
+    object: Present
+
+
+@dataclass(frozen=True)
+class IsOver:
+    """There is no object, and nobody has written for long enough: it may be cleaned up.
+
+    Attributes:
+        why: For the record.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True)
+class IsOpen:
+    """Nothing can be concluded yet.
+
+    Attributes:
+        why: For the record.
+        again: When to ask again; None when storage did not say, which is a failure, with the pause
+            of all failures.
+    """
+
+    why: str
+    again: timedelta | None
+
+
+Verdict: TypeAlias = "IsStored | IsOver | IsOpen"
+
+PartsSeen: TypeAlias = "Parts | StorageError | None"
+"""None: there is no such multipart upload, or the row has none."""
+
+
+def judge(
+    row: Uncertain,
+    sighting: CloseSighting,
+    parts: PartsSeen,
+    now: datetime,
+    request: UploadCleanupRun,
+) -> Verdict:
+    """Resolve one row, or leave it open.
+
+    An object under the row's key is the row's: the key holds its id. That there is none concludes
+    nothing at first, since a server may still complete what it was asked to: `settle_after` must
+    have passed since the row became uncertain. With parts somebody was at work, so that since the
+    newest `writing_limit` must have passed as well, once, unless the upload was cancelled. Parts
+    of which nobody knows the age are young.
+    """
+    if isinstance(sighting, Present):
+        return _judge_object(row, sighting, request)
+    if not isinstance(sighting, Absent):
+        return IsOpen(f"the object could not be looked at: {sighting}", None)
+    if isinstance(parts, StorageError):
+        return IsOpen(f"its parts could not be listed: {parts}", None)
+    newest = None if parts is None else parts.newest
+    quiet_since = row.active if newest is None else max(row.active, newest)
+    has_parts = parts is not None and not row.cancelled
+    if has_parts and parts is not None and parts.count and newest is None:
+        return IsOpen("the server does not say when each of its parts came", request.look_again)
+    limit = request.writing_limit if has_parts else request.settle_after
+    missing = max(limit - (now - quiet_since), request.settle_after - (now - row.since))
+    if missing <= timedelta(0):
+        what = "parts and no object" if parts is not None else "no object"
+        return IsOver(f"{what}, and nobody has written since {quiet_since.isoformat()}")
+    what = "parts, and no object yet" if parts is not None else "no object yet"
+    return IsOpen(what, min(max(missing, SOON), request.look_again))
+
+
+def _judge_object(row: Uncertain, there: Present, request: UploadCleanupRun) -> Verdict:
+    same = compare(Seen(row.etag, row.size), found(there, there.version), only_one=True)
+    if same.same:
+        return IsStored(there)
+    differs = f"it is not the object that was to be stored: {same.why}"
+    if row.cancelled:
+        return IsOver(f"{differs}; it was cancelled, and the cleanup keeps what is another object")
+    return IsOpen(
+        f"{differs}: look at it, and cancel the upload if it is not the one that was to be stored",
+        request.look_again,
+    )
+
 
 MOST_SILENT = 10_000
 """In a dry run, silent writers are counted up to here."""
@@ -54,7 +224,7 @@ class Reconciliation:
     def __init__(
         self,
         context: RunContext,
-        request: Request,
+        request: UploadCleanupRun,
         storage: Storage,
         books: Bookkeeping,
         setbacks: Setbacks,

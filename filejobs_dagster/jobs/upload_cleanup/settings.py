@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import JobSettings, OneRun, Run
-from filejobs_dagster.settings.values import Text, between
+from filejobs_dagster.settings.section import JobSettings, OneRun, Run
+from filejobs_dagster.settings.values import Duration, Text, between
 
 JOB = "upload_cleanup"
 
@@ -81,7 +80,7 @@ class UploadCleanupSettings(JobSettings):
     )
 
 
-class Request(OneRun, UploadCleanupSettings):
+class UploadCleanupRun(OneRun, UploadCleanupSettings):
     """What one run does.
 
     Attributes:

@@ -20,10 +20,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.collector import Collector, EarlyStart, Examination
-from filejobs_dagster.jobs.collecting.storage import Storage
+from filejobs_dagster.jobs.collecting import Storage
 from filejobs_dagster.jobs.upload_reservations.settings import (
     JOB,
-    Request,
+    UploadReservationsRun,
     UploadReservationsSettings,
 )
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from filejobs_dagster.collector import Resources
     from filejobs_dagster.doctor.finding import Finding
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
+    from filejobs_dagster.jobs.upload_reservations.file_table import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.settings import Settings
 
-__all__ = ["COLLECTOR", "JOB", "Request", "Storage", "run"]
+__all__ = ["COLLECTOR", "JOB", "Storage", "UploadReservationsRun", "run"]
 
 NO_USE_IN_TRYING_SOONER = timedelta(minutes=15)
 """After a run that collected nothing, the backlog alone is no reason to start another."""
@@ -46,7 +46,7 @@ NO_USE_IN_TRYING_SOONER = timedelta(minutes=15)
 
 def run(
     context: RunContext,
-    request: Request,
+    request: UploadReservationsRun,
     storage: Storage,
     sources: Sequence[ReservationSource] = (),
 ) -> Outcome:
@@ -72,7 +72,7 @@ def run(
     return Collection(context, request, storage, sources, grace=request.grace).run()
 
 
-def _run(run_context: RunContext, request: Request, has: Resources) -> Outcome:
+def _run(run_context: RunContext, request: UploadReservationsRun, has: Resources) -> Outcome:
     from filejobs_dagster.jobs.upload_reservations.opening import opened_sources  # noqa: PLC0415
 
     with (
@@ -143,7 +143,7 @@ COLLECTOR = Collector(
     touches=frozenset({"rows", "objects"}),
     partitioned=True,
     settings=UploadReservationsSettings,
-    request=Request,
+    request=UploadReservationsRun,
     run=_run,
     privileges=(("file", "UPDATE"), ("file", "DELETE")),
     examine=_examine,

@@ -15,14 +15,15 @@ from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
-from filejobs_dagster.jobs.collecting.detail import NEVER_ARRIVED, detail_of
-from filejobs_dagster.jobs.collecting.refused import SourceRefused, because
+from filejobs_dagster.jobs.collecting.detail import NEVER_ARRIVED, SourceRefused, because, detail_of
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.setbacks import Setbacks
-from filejobs_dagster.jobs.upload_reservations.claims.doubt import WAIVER
-from filejobs_dagster.jobs.upload_reservations.file_table import FileTable
-from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
-from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
+from filejobs_dagster.jobs.upload_reservations.claims import WAIVER
+from filejobs_dagster.jobs.upload_reservations.file_table import (
+    ClaimUnconfirmed,
+    FileTable,
+    Reservation,
+)
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from filejobs_dagster.jobs.collecting.storage import Storage
+    from filejobs_dagster.jobs.collecting import Storage
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
+    from filejobs_dagster.jobs.upload_reservations.file_table import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
 
 MOST_WITHOUT_EXPIRY = 10_000

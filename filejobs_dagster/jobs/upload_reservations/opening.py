@@ -13,11 +13,11 @@ from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTab
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from filejobs_dagster.jobs.upload_reservations.file_table import ReservationSource
     from filejobs_dagster.jobs.upload_reservations.settings import (
         ReservationSourceSettings,
         UploadReservationsSettings,
     )
-    from filejobs_dagster.jobs.upload_reservations.source import ReservationSource
     from filejobs_dagster.postgres.connect import Database, Reachable
     from filejobs_dagster.settings.tables import TableSettings
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.adapt import Dumper
 from psycopg.types.string import StrDumper
 
-from filejobs_dagster.jobs.collecting.refused import SourceRefused
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
 from filejobs_dagster.settings.statements import FEWEST_COLUMNS, MOST_COLUMNS
 
 if TYPE_CHECKING:

@@ -11,22 +11,20 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from filejobs_dagster.jobs.collecting.declared import Statements, statements_of
-from filejobs_dagster.jobs.collecting.detail import NO_KEY, NO_USABLE_TIME, kept_row
-from filejobs_dagster.jobs.collecting.refused import (
+from filejobs_dagster.jobs.collecting.detail import (
+    NO_KEY,
+    NO_USABLE_TIME,
     NONE_FURTHER,
     NOTHING_CLAIMED,
     ROLLED_BACK,
     RowsHeld,
     SourceRefused,
     because,
+    kept_row,
     refusing,
 )
-from filejobs_dagster.jobs.upload_reservations.claims.doubt import doubt_about
-from filejobs_dagster.jobs.upload_reservations.operator_answer import (
-    UNIQUE_KEYS,
-    matched,
-    rounds,
-)
+from filejobs_dagster.jobs.upload_reservations.claims import doubt_about
+from filejobs_dagster.jobs.upload_reservations.file_table import ClaimUnconfirmed, Reservation
 from filejobs_dagster.jobs.upload_reservations.operator_statements import (
     Candidates,
     Ids,
@@ -40,11 +38,8 @@ from filejobs_dagster.jobs.upload_reservations.operator_statements import (
     tables_changed,
     values_for_a_look,
 )
-from filejobs_dagster.jobs.upload_reservations.reservation import Reservation
-from filejobs_dagster.jobs.upload_reservations.source import ClaimUnconfirmed
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
-from filejobs_dagster.postgres.clock import database_now
-from filejobs_dagster.postgres.connect import reached
+from filejobs_dagster.postgres.connect import database_now, reached
 from filejobs_dagster.postgres.replica_identity import HINT
 from filejobs_dagster.postgres.replica_identity import refusing as refusing_publications
 from filejobs_dagster.references.transforms import Transforms
@@ -58,11 +53,58 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.upload_reservations.claims.doubt import Doubt
+    from filejobs_dagster.jobs.upload_reservations.claims import Doubt
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database, Reachable
 
     Raw = psycopg.RawCursor[TupleRow]
+
+# Judging what an operator's claim returned: exactly what it was asked for, or nothing counts.
+
+UNIQUE_KEYS = "Return each reservation once, and give each object a key of its own."
+
+
+def rounds(wanted: Sequence[Reservation]) -> Iterator[list[Reservation]]:
+    """Split rows so that no key stands twice in one claim: its answer tells rows by their keys."""
+    left = list(wanted)
+    while left:
+        distinct = {row.key: row for row in reversed(left)}
+        yield list(distinct.values())
+        left = [row for row in left if distinct[row.key] is not row]
+
+
+def matched(
+    source: str, wanted: Sequence[Reservation], returned: Sequence[str | None]
+) -> list[Reservation]:
+    """Find the row of each key that a claim returned.
+
+    Args:
+        source: What the source is called.
+        wanted: The rows that the claim was asked for, no two of one key.
+        returned: The keys.
+
+    Raises:
+        SourceRefused: The claim returned something else; its transaction must not commit.
+    """
+    by_key = {row.key: row for row in wanted}
+    problem = None
+    if len(returned) > len(wanted):
+        problem = f"returned {len(returned)} rows for {len(wanted)} ids: compare id with $1"
+    elif None in returned:
+        problem = "returned NULL as a key: return the key as it was before the claim"
+    elif not set(returned) <= set(by_key):
+        problem = (
+            "returned a key that was no candidate: compare id with $1, and return the same "
+            "column as the candidate query; or the row was given another key meanwhile"
+        )
+    elif len(set(returned)) < len(returned):
+        problem = "returned a key twice"
+    if problem is not None:
+        raise SourceRefused(
+            f"The claim of source {source!r} {problem}. It was rolled back: no row was changed "
+            f"and no bytes were deleted. {UNIQUE_KEYS}"
+        )
+    return [by_key[key] for key in returned if key is not None]
 
 
 class OperatorTable:

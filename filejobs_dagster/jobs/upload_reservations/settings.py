@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, StrictBool, StrictInt
 
 from filejobs_dagster.settings.conditions import ColumnName
-from filejobs_dagster.settings.durations import Duration
-from filejobs_dagster.settings.job import Around, Asked, JobSettings, OneRun, Run
-from filejobs_dagster.settings.other_database import OtherDatabase
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
-from filejobs_dagster.settings.section import Found, Section, items, part
+from filejobs_dagster.settings.secrets import OtherDatabase
+from filejobs_dagster.settings.section import (
+    Around,
+    Asked,
+    Found,
+    JobSettings,
+    OneRun,
+    Run,
+    Section,
+    items,
+    part,
+)
 from filejobs_dagster.settings.statements import AuditStatement, CandidateQuery, ClaimStatement
 from filejobs_dagster.settings.tables import TableSettings
-from filejobs_dagster.settings.values import Text, between
+from filejobs_dagster.settings.values import Duration, Text, between
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings.secrets import Secret
@@ -236,7 +244,7 @@ class UploadReservationsSettings(JobSettings):
                 yield Asked(f"source {self.source.name}", self.source.database, statement=text)
 
 
-class Request(OneRun, UploadReservationsSettings):
+class UploadReservationsRun(OneRun, UploadReservationsSettings):
     """What one run does."""
 
     count_bytes: Annotated[

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 
 if TYPE_CHECKING:
     import psycopg

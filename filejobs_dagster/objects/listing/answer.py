@@ -11,15 +11,200 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
 
-from filejobs_dagster.objects.listing.failure import ListingFailed
-from filejobs_dagster.objects.listing.markup import unescaped
-from filejobs_dagster.objects.listing.slow import local_name, read_entries, text_of
-from filejobs_dagster.objects.listing.timestamps import milliseconds
+from filejobs_dagster.objects.listing.page import UNKNOWN_TIME, ListingFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+# The little XML that is read by hand, because servers write in it what XML cannot carry.
+#
+# Ceph writes a key such as `a\x01b` as `a&#x1;b` into its continuation token, which every XML
+# parser refuses, and a bare carriage return comes out of every parser as a line feed. Both would
+# make the next page begin at another key.
+
+_REFERENCE = re.compile(rb"&([^;&]{0,12};?)")
+_NUMBER = re.compile(rb"#(?:x([0-9A-Fa-f]{1,8})|([0-9]{1,9}));")
+_NAMED = {b"amp;": b"&", b"lt;": b"<", b"gt;": b">", b"quot;": b'"', b"apos;": b"'"}
+
+
+def unescaped(text: bytes) -> bytes:
+    """Replace the references in an element's text, also those to characters XML has no way to name.
+
+    Raises:
+        ListingFailed: A reference means nothing.
+    """
+    return _REFERENCE.sub(_character, text) if b"&" in text else text
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    named = _NAMED.get(match[1])
+    if named is not None:
+        return named
+    number = _NUMBER.fullmatch(match[1])
+    if number is not None:
+        code = int(number[1], 16) if number[1] else int(number[2])
+        try:
+            return chr(code).encode()
+        except (ValueError, OverflowError):
+            # A surrogate half, or beyond Unicode: no character.
+            pass
+    raise ListingFailed(
+        f"The listing holds {match[0]!r}, which means nothing in XML, so at least one key cannot "
+        "be known. A proxy between here and the server may have changed the answer."
+    )
+
+
+# Reads the objects of a page with a real XML parser, whatever their layout.
+
+_SIZE = re.compile(r"[0-9]{1,18}")
+_BARE_RETURN = re.compile(rb"Key>[^<]*\r[^<]*<")
+
+
+def read_entries(
+    entries: Sequence[ET.Element], document: bytes
+) -> tuple[list[bytes], list[bytes | None], list[bytes | None], list[bytes]]:
+    """Read key, time, ETag and size of each, escaped again as they stood in the document.
+
+    Raises:
+        ListingFailed: One has no key or no size, or a key that XML changed.
+    """
+    if _BARE_RETURN.search(document):
+        raise ListingFailed(
+            "The listing has a bare carriage return in a key, which XML turns into a line feed: "
+            "the key cannot be known. The server must support `encoding-type=url`."
+        )
+    keys: list[bytes] = []
+    times: list[bytes | None] = []
+    etags: list[bytes | None] = []
+    sizes: list[bytes] = []
+    for entry in entries:
+        found = {local_name(element): text_of(element) for element in entry}
+        size = found.get("Size", "").strip()
+        if not found.get("Key") or not _SIZE.fullmatch(size):
+            raise ListingFailed(
+                f"The listing has an object whose key is {found.get('Key', '')[:100]!r} and whose "
+                f"size is {size[:30]!r}: nothing can be concluded from such an answer."
+            )
+        keys.append(_escaped(found["Key"]))
+        times.append(_escaped(found["LastModified"]) if "LastModified" in found else None)
+        etags.append(_escaped(found["ETag"]) if "ETag" in found else None)
+        sizes.append(size.encode())
+    return keys, times, etags, sizes
+
+
+def local_name(element: ET.Element) -> str:
+    """An element's name without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def text_of(element: ET.Element | None) -> str:
+    """An element's text, empty when there is none."""
+    return "" if element is None else element.text or ""
+
+
+def _escaped(text: str) -> bytes:
+    return escape(text, {"\r": "&#13;"}).encode()
+
+
+# Reads a page's timestamps: most of a listing's time, when each is read on its own.
+#
+# Days, minutes of the day and seconds repeat, so each text is three look-ups in small tables.
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MILLISECOND = timedelta(milliseconds=1)
+MOST_ENTRIES = 100_000
+"""Of a table: more than there are days in a bucket or milliseconds in a minute."""
+
+_ISO = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:\.([0-9]{1,9}))?(?:(Z)|([+-][0-9]{2}):?([0-9]{2}))?"
+)
+_DAY = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MINUTE = re.compile(rb"T([01][0-9]|2[0-3]):([0-5][0-9]):")
+_SECOND = re.compile(rb"([0-5][0-9])(?:\.([0-9]{1,9}))?Z")
+
+
+class _Table(dict[bytes, int]):
+    """Milliseconds by text, of those texts that were met."""
+
+    def __init__(self, read: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, text: bytes) -> int:
+        value = self._read(text)
+        if len(self) >= MOST_ENTRIES:
+            self.clear()
+        self[text] = value
+        return value
+
+
+def milliseconds(texts: Sequence[bytes | None]) -> list[int]:
+    """Read timestamps of a listing.
+
+    Returns:
+        Milliseconds since 1970, cut; -1 for each that is missing or cannot be read.
+    """
+    try:
+        # A missing one cannot be sliced, and an unusual one is in no table.
+        return [_days[it[:10]] + _minutes[it[10:17]] + _seconds[it[17:]] for it in texts]  # type: ignore[index]
+    except (TypeError, ValueError):
+        return [_one(text) for text in texts]
+
+
+def _one(text: bytes | None) -> int:
+    """As strict as above: a lenient reader finds some time in nearly every text."""
+    if not text:
+        return UNKNOWN_TIME
+    try:
+        plain = text.decode("ascii").strip()
+        iso = _ISO.fullmatch(plain)
+        read = parsedate_to_datetime(plain) if iso is None else _from_iso(iso)
+        # botocore, too, takes a time without a zone for UTC.
+        aware = read if read.tzinfo else read.replace(tzinfo=timezone.utc)
+        return (aware - EPOCH) // MILLISECOND
+    except (ValueError, OverflowError, TypeError):
+        return UNKNOWN_TIME
+
+
+def _from_iso(found: re.Match[str]) -> datetime:
+    """Python 3.10 knows neither the letter Z nor fractions of another length than 3 or 6."""
+    moment, fraction, utc, hours, minutes = found.groups()
+    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
+    return datetime.fromisoformat(f"{moment}.{(fraction or '').ljust(6, '0')[:6]}{zone}")
+
+
+def _matched(pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes]:
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return match
+
+
+def _day(text: bytes) -> int:
+    _matched(_DAY, text)
+    return (date.fromisoformat(text.decode()) - EPOCH.date()) // MILLISECOND
+
+
+def _minute(text: bytes) -> int:
+    hour, minute = _matched(_MINUTE, text).groups()
+    return (int(hour) * 60 + int(minute)) * 60_000
+
+
+def _second(text: bytes) -> int:
+    second, fraction = _matched(_SECOND, text).groups()
+    return int(second) * 1000 + int((fraction or b"").ljust(3, b"0")[:3])
+
+
+_days = _Table(_day)
+_minutes = _Table(_minute)
+_seconds = _Table(_second)
+
 
 ROOT = "ListBucketResult"
 _OPEN, _CLOSE = b"<Contents>", b"</Contents>"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -22,13 +23,48 @@ from tenacity.nap import sleep_using_event
 
 from filejobs_dagster.objects.errors import TRY_AGAIN, described, status_of
 from filejobs_dagster.objects.listing.answer import Answer, read_answer
-from filejobs_dagster.objects.listing.clock import date_of
-from filejobs_dagster.objects.listing.failure import ListingFailed, ListingStopped, shown
-from filejobs_dagster.objects.listing.spelling import Spelling
+from filejobs_dagster.objects.listing.page import ListingFailed, ListingStopped, Spelling, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mypy_boto3_s3 import S3Client
     from tenacity.wait import wait_base
+
+# The storage server's clock, by which it dates objects.
+
+
+def date_of(headers: Mapping[str, str]) -> datetime | None:
+    """The time an answer was given, to the second; None when the server does not say."""
+    text = headers.get("date")
+    if text is None:
+        return None
+    try:
+        read = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    # A date in `-0000` has no zone in Python, and means UTC.
+    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
+
+
+def read_server_date(client: S3Client, bucket: str) -> datetime | None:
+    """Ask the server for its time (HEAD of the bucket), before anything is listed.
+
+    Returns:
+        None when its answers have no date.
+
+    Raises:
+        ListingFailed: It does not answer.
+    """
+    try:
+        answer = client.head_bucket(Bucket=bucket)
+    except Exception as error:
+        raise ListingFailed(
+            f"Bucket {bucket!r} did not say what time it is: {described(error)}. "
+            "See what `filejobs doctor` says of the bucket."
+        ) from error
+    return date_of(answer["ResponseMetadata"]["HTTPHeaders"])
+
 
 MOST_KEYS = 1000
 """Of a page: the most that S3 gives."""

@@ -4,10 +4,9 @@
 `Gate.abort`.
 """
 
-from filejobs_dagster.objects.multipart.aborted import Aborted, AbortFate
-from filejobs_dagster.objects.multipart.listing import list_uploads
+from filejobs_dagster.objects.multipart.aborting import Aborted, AbortFate
+from filejobs_dagster.objects.multipart.listing import MultipartUpload, list_uploads
 from filejobs_dagster.objects.multipart.parts import Parts, PartsUnknown, list_parts
-from filejobs_dagster.objects.multipart.upload import MultipartUpload
 
 __all__ = [
     "AbortFate",

@@ -15,8 +15,7 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
-from filejobs_dagster.objects.multipart.bodies import leave_out_echoes
-from filejobs_dagster.objects.multipart.upload import known_date
+from filejobs_dagster.objects.multipart.listing import known_date, leave_out_echoes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,8 +11,7 @@ from psycopg import sql
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.prove import collector
 from filejobs_dagster.prove.evidence import Claim, Evidence, NotShown, Side, tidy
-from filejobs_dagster.prove.observe import those_that, watch
-from filejobs_dagster.prove.stage import Scene, Stage
+from filejobs_dagster.prove.stage import Scene, Stage, those_that, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import TrustedKey, TrustedKeys, generate
-from filejobs_dagster.audit.pins.s3 import S3Pins
+from filejobs_dagster.audit.note import TrustedKey, TrustedKeys, generate
+from filejobs_dagster.audit.pins.places import S3Pins
 from filejobs_dagster.audit.seal import SealPolicy, seal_chain
 from filejobs_dagster.audit.verify import VerifyPolicy, verify_chain
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy

@@ -7,11 +7,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.postgres.rows import one
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
-from filejobs_dagster.prove.observe import those_that, watch
-from filejobs_dagster.prove.together import together
-from filejobs_dagster.prove.waiting import has_to_wait
+from filejobs_dagster.prove.stage import has_to_wait, those_that, together, watch
 
 if TYPE_CHECKING:
     import threading

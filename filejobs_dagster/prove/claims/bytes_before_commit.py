@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.prove import collector, victim
 from filejobs_dagster.prove.evidence import Claim, Evidence, NotShown, Side
-from filejobs_dagster.prove.observe import those_that
+from filejobs_dagster.prove.stage import those_that
 
 if TYPE_CHECKING:
     import uuid

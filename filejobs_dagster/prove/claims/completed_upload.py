@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, LAST_ID
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.prove import collector
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, NotShown, Side, tidy
-from filejobs_dagster.prove.observe import those_that, watch
+from filejobs_dagster.prove.stage import those_that, watch
 
 if TYPE_CHECKING:
     import uuid

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.jobs.upload_reservations import JOB
 from filejobs_dagster.jobs.upload_reservations.statements import count_due
 from filejobs_dagster.prove import collector
-from filejobs_dagster.prove.claims.readings import read_standings, record_daily
 from filejobs_dagster.prove.evidence import Claim, Evidence, NotShown, Side, tidy
+from filejobs_dagster.prove.stage import read_standings, record_daily
 
 if TYPE_CHECKING:
     from filejobs_dagster.prove.stage import Scene, Stage

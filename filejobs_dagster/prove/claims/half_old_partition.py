@@ -96,7 +96,7 @@ def _guarded(scene: Scene) -> Side:
         time="at",
         delete_after=timedelta(days=DAYS_KEPT),
     )
-    request = table_retention.Request(rules=[rule])
+    request = table_retention.TableRetentionRun(rules=[rule])
     outcome = run_in_database(
         scene, table_retention.JOB, lambda context: table_retention.run(context, request)
     )

@@ -106,7 +106,9 @@ def _careless(file: _File) -> Side:
 def _guarded(file: _File) -> Side:
     def body(at: Workplace) -> Outcome:
         storage = deleted_files.Storage(file.store.name, file.store.client, at.gate, at.references)
-        return deleted_files.run(at.context, deleted_files.Request(restore_window=WINDOW), storage)
+        return deleted_files.run(
+            at.context, deleted_files.DeletedFilesRun(restore_window=WINDOW), storage
+        )
 
     guards = tuple(
         Clocks(everybody_else) if isinstance(guard, Clocks) else guard for guard in GUARDS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.prove.claims.readings import read_standings, record_daily
 from filejobs_dagster.prove.evidence import Claim, Evidence, Side, tidy
+from filejobs_dagster.prove.stage import read_standings, record_daily
 
 if TYPE_CHECKING:
     from filejobs_dagster.ledger.standing import Standing

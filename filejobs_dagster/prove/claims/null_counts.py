@@ -11,8 +11,8 @@ from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations import JOB
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.prove import collector
-from filejobs_dagster.prove.claims.readings import read_standings
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
+from filejobs_dagster.prove.stage import read_standings
 
 if TYPE_CHECKING:
     from filejobs_dagster.prove.stage import Scene, Stage

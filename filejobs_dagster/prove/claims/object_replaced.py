@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.prove.applications import clean_up, store_upload
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, NotShown, Side, tidy
+from filejobs_dagster.prove.stage import clean_up, store_upload
 from filejobs_dagster.uploads import Uploads
 
 if TYPE_CHECKING:

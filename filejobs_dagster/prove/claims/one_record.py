@@ -9,11 +9,10 @@ import psycopg
 from filejobs_dagster.ledger.mirror import FinishedRun, mirror
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.ledger.progress import Progress
-from filejobs_dagster.postgres.clock import database_now
+from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.prove import collector
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
-from filejobs_dagster.prove.observe import those_that, watch
-from filejobs_dagster.prove.together import together
+from filejobs_dagster.prove.stage import those_that, together, watch
 
 if TYPE_CHECKING:
     import threading

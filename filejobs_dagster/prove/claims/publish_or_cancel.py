@@ -7,11 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
 
 from filejobs_dagster.jobs import upload_cleanup
-from filejobs_dagster.postgres.rows import one
-from filejobs_dagster.prove.applications import clean_up, store_upload
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
-from filejobs_dagster.prove.together import together
-from filejobs_dagster.prove.waiting import has_to_wait
+from filejobs_dagster.prove.stage import clean_up, has_to_wait, store_upload, together
 from filejobs_dagster.uploads import Uploads
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import deleted_files
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, NotShown, Side, tidy
-from filejobs_dagster.prove.observe import those_that, watch
+from filejobs_dagster.prove.stage import those_that, watch
 from filejobs_dagster.prove.workplace import run_in_bucket
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ def _guarded(files: _Files) -> Side:
         storage = deleted_files.Storage(
             files.store.name, files.store.client, at.gate, at.references
         )
-        return deleted_files.run(at.context, deleted_files.Request(restore_window=WINDOW), storage)
+        return deleted_files.run(
+            at.context, deleted_files.DeletedFilesRun(restore_window=WINDOW), storage
+        )
 
     outcome = run_in_bucket(files.scene, files.store, deleted_files.JOB, body)
     if moments == 0:

@@ -142,7 +142,7 @@ def _sweep(scene: Scene, store: Store) -> Outcome:
             references=at.references,
         )
         return multipart_uploads.run(
-            at.context, multipart_uploads.Request(idle_for=IDLE_FOR), storage
+            at.context, multipart_uploads.MultipartUploadsRun(idle_for=IDLE_FOR), storage
         )
 
     return run_in_bucket(scene, store, multipart_uploads.JOB, body)

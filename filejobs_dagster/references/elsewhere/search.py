@@ -22,15 +22,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psycopg
 from ahocorasick_rs import BytesAhoCorasick
 
-from filejobs_dagster.ledger.sanitize import display_key, sanitize_exception
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.references.copying import grouped
 from filejobs_dagster.references.elsewhere.columns import Catalogue, Unsearched, catalogue
 from filejobs_dagster.references.elsewhere.forms import Needles
-from filejobs_dagster.references.grouping import grouped
-from filejobs_dagster.references.operator import OperatorQuery
-from filejobs_dagster.references.replica import catch_up
-from filejobs_dagster.references.snapshot import keep_open, require_nothing_exchanged
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import OperatorQuery, ReferencesUnknown
+from filejobs_dagster.references.replica import catch_up, keep_open, require_nothing_exchanged
+from filejobs_dagster.text import display_key, sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -85,7 +85,7 @@ from helpdesk.models import (
     KBIAttachment,
     KBItem,
     Queue,
-    Ticket,
+    RunSpec,
 )
 from machina.apps.forum.models import Forum
 from machina.apps.forum_conversation.forum_attachments.models import Attachment
@@ -118,9 +118,9 @@ def main() -> None:
     queue = Queue.objects.create(title="Support", slug="support", allow_public_submission=True)
     attached = []
     for n in range(6):
-        ticket = Ticket.objects.create(title=f"It is broken {n}", queue=queue)
+        run_spec = RunSpec.objects.create(title=f"It is broken {n}", queue=queue)
         for m in range(2):
-            said = FollowUp.objects.create(ticket=ticket, title="Comment", user=people[n])
+            said = FollowUp.objects.create(run_spec=run_spec, title="Comment", user=people[n])
             one = FollowUpAttachment(
                 followup=said, filename="screenshot.png", mime_type="image/png"
             )

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.audit.append import append
-from filejobs_dagster.audit.keys import generate, private_text
+from filejobs_dagster.audit.note import generate, private_text
 from filejobs_dagster.audit.seal import chains_by_need, seal_chain
 from filejobs_dagster.jobs import audit_seal, audit_setup, audit_trim, audit_verify
-from filejobs_dagster.jobs.audit import SealRequest, TrimRequest, VerifyRequest
-from filejobs_dagster.jobs.audit_troubles import teaching
-from filejobs_dagster.jobs.lifecycle import Ticket, conduct
+from filejobs_dagster.jobs.audit import AuditSealRun, AuditTrimRun, AuditVerifyRun
+from filejobs_dagster.jobs.audit_setup import teaching
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.settings import Settings, load_settings
 from tests.audit.world import DAY, World
@@ -92,7 +92,7 @@ class Auditor:
             "audit_seal",
             mode,
             lambda run: audit_seal.run(
-                run, SealRequest.model_construct(**request), audit_setup.seal_policy(self.settings)
+                run, AuditSealRun.model_construct(**request), audit_setup.seal_policy(self.settings)
             ),
         )
 
@@ -115,7 +115,7 @@ class Auditor:
             "audit_trim",
             mode,
             lambda run: audit_trim.run(
-                run, TrimRequest.model_construct(**request), audit_setup.trim_policy(self.settings)
+                run, AuditTrimRun.model_construct(**request), audit_setup.trim_policy(self.settings)
             ),
         )
 
@@ -125,7 +125,7 @@ class Auditor:
             "dry",
             lambda run: audit_verify.run(
                 run,
-                VerifyRequest.model_construct(**request),
+                AuditVerifyRun.model_construct(**request),
                 audit_setup.verify_policy(self.settings),
             ),
         )
@@ -137,8 +137,8 @@ class Auditor:
             with teaching():
                 return body(run)
 
-        return conduct(
-            Ticket(identity, pace=QUICK), self.installation.database, taught,
+        return run_job(
+            RunSpec(identity, pace=QUICK), self.installation.database, taught,
             logging.getLogger("auditor"), door=None,
         )  # fmt: skip
 

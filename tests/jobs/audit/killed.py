@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from filejobs_dagster.audit.keys import read_signer
+from filejobs_dagster.audit.note import read_signer
 from tests.installation import Installation
 from tests.jobs.audit import conftest
 from tests.jobs.audit.conftest import Auditor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.audit.keys import private_text
+from filejobs_dagster.audit.note import private_text
 from tests.jobs.audit import conftest
 from tests.jobs.audit.killed import SEAL_SITES, TRIM_SITES
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.jobs import deleted_files
 from filejobs_dagster.jobs.deleted_files.settings import DerivedSettings
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.ledger.outcome import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DAY = timedelta(days=1)
 WINDOW = 30 * DAY
-QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 
 THUMBNAILS = DerivedSettings(
     name="thumbnails", sql="select storage_key from thumbnail where file_id = any($1)"
@@ -63,7 +63,7 @@ class Files:
             trigger=Trigger("cli"),
             holder="the test",
         )
-        request = deleted_files.Request.model_construct(
+        request = deleted_files.DeletedFilesRun.model_construct(
             **{"restore_window": WINDOW, "derived": self.derived, **changes}
         )
 
@@ -75,9 +75,9 @@ class Files:
                 )
                 return deleted_files.run(run, request, storage)
 
-        ticket = Ticket(identity, window=window, pace=QUICK)
+        run_spec = RunSpec(identity, window=window, pace=QUICK)
         database = replace(self.installation.database, lock_timeout=self.lock_timeout)
-        return conduct(ticket, database, body, logging.getLogger("collector"), door=None)
+        return run_job(run_spec, database, body, logging.getLogger("collector"), door=None)
 
     # --- the file feature ---------------------------------------------------------------------
 

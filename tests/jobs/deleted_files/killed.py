@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from filejobs_dagster.book import bookkeeping
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.deleted_files.collection import Collection
-from filejobs_dagster.jobs.deleted_files.file_table import FileTable
+from filejobs_dagster.jobs.deleted_files.collection import Collection, FileTable
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.settings import load_settings
 from tests.installation import Installation

@@ -10,7 +10,7 @@ import pytest
 from filejobs_dagster.jobs import context
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.deleted_files import statements
-from filejobs_dagster.ledger.words import Window
+from filejobs_dagster.ledger.outcome import Window
 from filejobs_dagster.objects.client import make_client
 from tests.jobs.deleted_files.collecting import DAY, WINDOW
 from tests.jobs.storage_orphans.recording import recording

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs.deleted_files import statements
-from filejobs_dagster.jobs.deleted_files.file_table import FileTable
+from filejobs_dagster.jobs.deleted_files.collection import FileTable
 from filejobs_dagster.jobs.deleted_files.statements import BEGINNING, LAST_ID
 from tests.jobs.test_upload_reservations_plans import explain, forget_statistics
 

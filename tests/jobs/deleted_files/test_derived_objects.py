@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.collecting.refused import SourceRefused
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
 from filejobs_dagster.jobs.deleted_files import collection
+from filejobs_dagster.jobs.deleted_files.collection import FileTable
 from filejobs_dagster.jobs.deleted_files.derived import DerivedObjects
-from filejobs_dagster.jobs.deleted_files.file_table import FileTable
 from filejobs_dagster.jobs.deleted_files.settings import DerivedSettings
 from tests.jobs.deleted_files.collecting import DAY, THUMBNAIL_SOURCE, THUMBNAILS
 from tests.postgres.backends import is_waiting, wait_until

@@ -14,10 +14,10 @@ from tenacity import wait_none
 
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs import multipart_uploads
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.multipart_uploads import Request, Storage
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.jobs.multipart_uploads import MultipartUploadsRun, Storage
+from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
 
-QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 BUCKET = "acme"
 
 Hook = Callable[["RunContext"], None]
@@ -80,7 +80,9 @@ class Sweeper:
             with ReferenceCheck(run.connected, bucket.sources) as references:
                 gate = self.gate(self.client, bucket, references, wait=wait_none())
                 storage = Storage("uploads", bucket, self.client, gate, references)
-                return multipart_uploads.run(run, Request.model_construct(**limits), storage)
+                return multipart_uploads.run(
+                    run, MultipartUploadsRun.model_construct(**limits), storage
+                )
 
         if self.adopted and mode == "live":
             self.adopt()
@@ -90,7 +92,7 @@ class Sweeper:
         log.addHandler(kept)
         try:
             database = self.installation.database
-            return conduct(Ticket(identity, pace=QUICK), database, body, log, door=self.door())
+            return run_job(RunSpec(identity, pace=QUICK), database, body, log, door=self.door())
         finally:
             log.removeHandler(kept)
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.jobs.multipart_uploads.known import KnownUploads
+from filejobs_dagster.jobs.multipart_uploads.sweep import KnownUploads
+from filejobs_dagster.objects.deletion_mode import abilities_of
 from filejobs_dagster.objects.gate import Admission, Gate
-from filejobs_dagster.objects.manner import abilities_of
 from tests.objects.multipart.server import NOW, Part, is_abort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from filejobs_dagster.jobs.context import RunContext
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.own_tables import Claim
     from tests.jobs.multipart_uploads.conftest import Sweeper
     from tests.objects.scripted import ScriptedS3
 

@@ -16,9 +16,9 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from filejobs_dagster.jobs import run_history
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Trigger
 from filejobs_dagster.orchestration import tags
 from filejobs_dagster.orchestration.history import DagsterHistory
 from filejobs_dagster.orchestration.reconcile import reconcile
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.jobs.run_history import History
-    from filejobs_dagster.ledger.outcome import Outcome
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode, Outcome
     from tests.installation import Installation
 
 CHECKOUT = Path(__file__).parents[3]
@@ -182,9 +181,9 @@ class World:
             holder="the test",
         )
         self.pruned_by.add(identity.run_id)
-        request = run_history.Request.model_construct(keep=keep, **limits)
-        return conduct(
-            Ticket(identity, pace=Pace(final_word=timedelta(seconds=3))),
+        request = run_history.RunHistoryRun.model_construct(keep=keep, **limits)
+        return run_job(
+            RunSpec(identity, pace=Intervals(final_word=timedelta(seconds=3))),
             self.installation.database,
             lambda context: run_history.run(context, request, history or self.history),
             logging.getLogger("run_history"),

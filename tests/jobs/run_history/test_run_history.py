@@ -12,11 +12,10 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 from dagster_postgres.utils import create_pg_connection
 
-from filejobs_dagster.jobs.run_history import Request
+from filejobs_dagster.jobs.run_history import RunHistoryRun
 from filejobs_dagster.ledger.standing import Expectation, standings
 from filejobs_dagster.orchestration import tags
-from filejobs_dagster.orchestration.history import DagsterHistory
-from filejobs_dagster.orchestration.leftovers import remove_files
+from filejobs_dagster.orchestration.history import DagsterHistory, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -316,7 +315,7 @@ def test_an_instance_that_goes_with_the_process_is_left_alone_and_said(world: Wo
 
 def test_less_than_a_week_is_refused() -> None:
     with pytest.raises(ValueError, match="under the floor of 7d"):
-        Request(keep=timedelta(days=6))
+        RunHistoryRun(keep=timedelta(days=6))
 
 
 def _standing(world: World) -> list[tuple[str, str, object]]:

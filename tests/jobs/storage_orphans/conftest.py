@@ -14,11 +14,11 @@ import pytest
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs import storage_orphans
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.storage_orphans import Request, Storage
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
+from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.settings import BucketSettings
 
-QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 NEVER_TRIPS = BreakersSettings(
     max_orphan_fraction=1,
     max_ambiguous_fraction=1,
@@ -108,7 +108,9 @@ class Sweeper:
             with ReferenceCheck(run.connected, bucket.sources, recognise=recognise) as references:
                 gate = self.gate(self.client, bucket, references)
                 storage = Storage("uploads", bucket, self.client, gate, references)
-                return storage_orphans.run(run, Request.model_construct(**limits), storage)
+                return storage_orphans.run(
+                    run, StorageOrphansRun.model_construct(**limits), storage
+                )
 
         if self.adopted and mode == "live":
             self.adopt()
@@ -118,7 +120,7 @@ class Sweeper:
         log.addHandler(kept)
         try:
             database = self.installation.database
-            return conduct(Ticket(identity, pace=QUICK), database, body, log, door=self.door())
+            return run_job(RunSpec(identity, pace=QUICK), database, body, log, door=self.door())
         finally:
             log.removeHandler(kept)
 

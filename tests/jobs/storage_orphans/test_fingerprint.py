@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.jobs.storage_orphans.fingerprint import fingerprint
+from filejobs_dagster.jobs.storage_orphans.judging import fingerprint
 from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
 
 if TYPE_CHECKING:

@@ -10,18 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filejobs_dagster.jobs.storage_orphans.keys_in_lists import (
-    NotAKey,
-    escape_key,
-    unescape_key,
-)
-from filejobs_dagster.jobs.storage_orphans.listed_csv import (
+from filejobs_dagster.jobs.storage_orphans.review import (
     COLUMNS,
     Heading,
     Line,
     ListWriter,
+    NotAKey,
     NotAList,
+    escape_key,
     read_list,
+    unescape_key,
 )
 from tests.jobs.storage_orphans.odd_keys import ODD_KEYS
 

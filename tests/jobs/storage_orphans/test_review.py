@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans import ReportSettings
-from filejobs_dagster.jobs.storage_orphans.keys_in_lists import unescape_key
-from filejobs_dagster.jobs.storage_orphans.report import FormerOwners
+from filejobs_dagster.jobs.storage_orphans.outcome import FormerOwners
+from filejobs_dagster.jobs.storage_orphans.review import unescape_key
 from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:

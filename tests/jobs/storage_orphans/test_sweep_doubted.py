@@ -10,7 +10,7 @@ import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
-from filejobs_dagster.door.adoption import Place, adopt
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.doubt import Doubt
 from filejobs_dagster.door.guard import Refusal
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from filejobs_dagster.collector import Collector
-    from filejobs_dagster.ledger.words import Mode
+    from filejobs_dagster.ledger.outcome import Mode
     from tests.jobs.conftest import Collector as CollectsReservations
     from tests.jobs.storage_orphans.conftest import Sweeper
 
@@ -48,7 +48,7 @@ def vouch(sweep: Sweeper, reason: str) -> None:
     installation = sweep.installation
     settings = installation.settings()
     with installation.database.connect("adopt") as connection:
-        place = Place.of(
+        place = AdoptionTarget.of(
             settings, settings.buckets["uploads"], sweep.client, installation.database, connection
         )
         adopt(place, by="the test", again=reason)

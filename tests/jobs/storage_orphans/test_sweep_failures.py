@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from filejobs_dagster.door import clocks
-from filejobs_dagster.jobs.storage_orphans import passing
+from filejobs_dagster.jobs.storage_orphans import one_pass
 from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
 from filejobs_dagster.objects.listing import list_objects
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
     full.installation.document["buckets"]["uploads"]["sources"] = [
         {"name": "breaks", "sql": "select (1 / 0)::text", "min_rows": 0}
     ]
-    monkeypatch.setattr(passing, "BulkReferences", ForgetsWhatItCouldNotRead)
+    monkeypatch.setattr(one_pass, "BulkReferences", ForgetsWhatItCouldNotRead)
 
     def examine(self: ReferenceCheck) -> tuple[str, ...]:
         self.samples["breaks"] = {}
@@ -83,7 +83,7 @@ def test_control_who_goes_on_with_what_was_read_deletes_everything(
 
     monkeypatch.setattr(ReferenceCheck, "examine", examine)
     monkeypatch.setattr(full.gate, "_judged", lambda _self, _keys, _claims: {})
-    monkeypatch.setattr(passing, "_prove_check_knows", lambda _storage, _references: None)
+    monkeypatch.setattr(one_pass, "_prove_check_knows", lambda _storage, _references: None)
     monkeypatch.setattr(
         "filejobs_dagster.jobs.storage_orphans.breakers.Reading.blocks", property(lambda _: False)
     )
@@ -125,7 +125,7 @@ def test_a_listing_that_ends_early_without_saying_so_is_not_believed(
 
         return Early()
 
-    monkeypatch.setattr(passing, "list_objects", ends_early)
+    monkeypatch.setattr(one_pass, "list_objects", ends_early)
     outcome = full(breakers=BreakersSettings(max_orphan_fraction=1, tolerated=0))
     assert not outcome.ok
     assert "The listing seems to have ended early" in str(outcome.error)

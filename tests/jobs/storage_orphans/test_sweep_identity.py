@@ -21,7 +21,7 @@ from tests.jobs.storage_orphans.test_sweep_doubted import put_so_long_ago
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from filejobs_dagster.jobs.storage_orphans.candidates import Intended
+    from filejobs_dagster.jobs.storage_orphans.marks import Intended
     from filejobs_dagster.objects.targets import Expected
     from tests.jobs.storage_orphans.conftest import Sweeper
 

@@ -10,8 +10,8 @@ import pytest
 
 from filejobs_dagster.jobs.storage_orphans import expiring
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.objects.prefixes import QUARANTINE
 from filejobs_dagster.objects.quarantine import Copy, copies_below
+from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.settings.storage import QuarantineSettings
 
 if TYPE_CHECKING:

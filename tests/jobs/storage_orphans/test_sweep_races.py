@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from filejobs_dagster.door.guards import GUARDS
-from filejobs_dagster.door.tables import Tables
+from filejobs_dagster.door.guards import GUARDS, Tables
 from filejobs_dagster.objects.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from filejobs_dagster.references.claims import Claim
+    from filejobs_dagster.references.own_tables import Claim
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 AFTER_LISTING = "Reading all references"

@@ -12,11 +12,11 @@ from botocore.awsrequest import AWSResponse
 
 from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 from filejobs_dagster.book.totals import Totals
-from filejobs_dagster.jobs.storage_orphans import marks, recovery, statements, supply
+from filejobs_dagster.jobs.storage_orphans import marks, removal, statements, supply
 from filejobs_dagster.jobs.storage_orphans.detail import note_outcomes
 from filejobs_dagster.jobs.storage_orphans.removal import Drain
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.measure import measure
+from filejobs_dagster.objects.heads import measure
 from tests.jobs.storage_orphans.test_sweep_failures import refuse
 
 if TYPE_CHECKING:
@@ -189,14 +189,14 @@ def test_one_interrupted_object_of_which_storage_does_not_speak_keeps_no_other_f
         found = measure(client, bucket, keys)
         return found | {"files/a": StorageError("InternalError", "made up")}
 
-    monkeypatch.setattr(recovery, "measure", mute)
+    monkeypatch.setattr(removal, "measure", mute)
     outcome = sweep()
     assert outcome.ok, outcome.error
     assert outcome.detail["recovered"] == {"gone": 0, "there": 1, "not_known": 1}
     assert outcome.acted == 2
     assert outcome.detail["swept"] is False
     assert sweep.candidates() == {"files/a": "deleting"}, "nobody may refer to it yet"
-    monkeypatch.setattr(recovery, "measure", measure)
+    monkeypatch.setattr(removal, "measure", measure)
     assert sweep().acted == 1
 
 
@@ -225,7 +225,7 @@ def test_where_storage_speaks_of_no_interrupted_object_the_run_fails(
     interrupt(sweep, "files/a", "files/b")
     error = StorageError("InternalError", "made up")
     monkeypatch.setattr(
-        recovery, "measure", lambda _client, _bucket, keys: dict.fromkeys(keys, error)
+        removal, "measure", lambda _client, _bucket, keys: dict.fromkeys(keys, error)
     )
     assert "does not say of any of them" in str(sweep().error)
 

@@ -13,27 +13,27 @@ import psycopg
 import pytest
 
 from filejobs_dagster.jobs import table_retention
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.table_retention.look import Plan
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.jobs.table_retention.due import Plan
 from filejobs_dagster.jobs.table_retention.resolving import resolve
-from filejobs_dagster.jobs.table_retention.session import reading
 from filejobs_dagster.jobs.table_retention.settings import (
     RetentionRuleSettings,
     TableRetentionSettings,
 )
+from filejobs_dagster.jobs.table_retention.target import reading
 from filejobs_dagster.jobs.table_retention.work import Work
+from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import Mode, Trigger
 from filejobs_dagster.postgres.connect import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from filejobs_dagster.jobs.table_retention.session import Raw
+    from filejobs_dagster.jobs.table_retention.target import Raw
     from filejobs_dagster.ledger.outcome import Outcome
 
-QUICK = Pace(heartbeat=timedelta(seconds=0.5), final_word=timedelta(seconds=3))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.5), final_word=timedelta(seconds=3))
 
 SESSIONS = """
 CREATE TABLE session (
@@ -80,9 +80,9 @@ class Keeper:
             trigger=Trigger("cli"),
             holder="the test",
         )
-        request = table_retention.Request.model_construct(rules=settings.rules, **limits)
-        outcome = conduct(
-            Ticket(identity, pace=QUICK),
+        request = table_retention.TableRetentionRun.model_construct(rules=settings.rules, **limits)
+        outcome = run_job(
+            RunSpec(identity, pace=QUICK),
             self.database,
             lambda run: table_retention.run(run, request),
             logging.getLogger("keeper"),

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from filejobs_dagster.jobs.table_retention.own import own_tables
-from filejobs_dagster.jobs.table_retention.policy import examined
+from filejobs_dagster.jobs.table_retention.resolving import own_tables
+from filejobs_dagster.jobs.table_retention.retention import examined
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.migrate import migrate
 from tests.jobs.table_retention.conftest import rule

@@ -6,11 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.jobs.table_retention import indexes
-from filejobs_dagster.jobs.table_retention.indexes import SMALL_ROWS, is_served
-from filejobs_dagster.jobs.table_retention.look import Plan
-from filejobs_dagster.jobs.table_retention.policy import examined
+from filejobs_dagster.jobs.table_retention import due
+from filejobs_dagster.jobs.table_retention.due import SMALL_ROWS, Plan, is_served
 from filejobs_dagster.jobs.table_retention.resolving import resolve
+from filejobs_dagster.jobs.table_retention.retention import examined
 from tests.jobs.table_retention.conftest import between_steps, looking, rule
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ def test_very_many_rows_of_one_time_need_an_index_that_goes_on_with_the_key(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise each batch sorts all of them, and the run never ends."""
-    monkeypatch.setattr(indexes, "MANY_OF_ONE_TIME", 5_000)
+    monkeypatch.setattr(due, "MANY_OF_ONE_TIME", 5_000)
     large(keeper, "UPDATE log SET at = '2020-01-01'; CREATE INDEX ON log (at)")
     one = rule(table="log", time="at", batch_size=10_000)
     error = str(keeper.run(one).error)

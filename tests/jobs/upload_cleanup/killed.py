@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from filejobs_dagster.jobs.upload_cleanup import cleanup, reconciliation, removal, settling
+from filejobs_dagster.jobs.upload_cleanup import cleanup, reconciliation, removal
+from filejobs_dagster.jobs.upload_cleanup import removal as settling
 from filejobs_dagster.ledger.progress import Progress
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate

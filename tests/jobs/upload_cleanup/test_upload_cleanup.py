@@ -11,11 +11,11 @@ import pytest
 from filejobs_dagster.jobs.upload_cleanup import removal
 from filejobs_dagster.jobs.upload_cleanup.claims import Span, candidates, claim
 from filejobs_dagster.jobs.upload_cleanup.looking import look
-from filejobs_dagster.jobs.upload_cleanup.settings import Request
-from filejobs_dagster.ledger.words import EVERYTHING, Window
+from filejobs_dagster.jobs.upload_cleanup.settings import UploadCleanupRun
+from filejobs_dagster.ledger.outcome import EVERYTHING, Window
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.references.claims import Claim
+from filejobs_dagster.references.own_tables import Claim
 from tests.jobs.upload_cleanup.uploads import Cleaner, Uploads, events
 
 if TYPE_CHECKING:
@@ -329,13 +329,13 @@ def test_two_workers_claim_disjoint_rows_and_a_stale_claim_is_taken_over(
     span = Span.of(EVERYTHING, datetime.now(timezone.utc) + timedelta(seconds=1))
     with database.connect("one") as one, database.connect("two") as two:
         with database.transaction(one) as first, database.transaction(two) as second:
-            mine = claim(first, span, 6, "one", Request())
-            theirs = claim(second, span, 6, "two", Request())
+            mine = claim(first, span, 6, "one", UploadCleanupRun())
+            theirs = claim(second, span, 6, "two", UploadCleanupRun())
         assert len(mine) == 6
         assert len(theirs) == 4
         assert {row.id for row in (*mine, *theirs)} == made
         with database.transaction(one) as cursor:
-            assert claim(cursor, span, 6, "one", Request()) == [], "all are claimed"
+            assert claim(cursor, span, 6, "one", UploadCleanupRun()) == [], "all are claimed"
 
     outcome = clean()
 

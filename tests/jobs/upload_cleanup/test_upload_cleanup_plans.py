@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup import due, statements, uncertain_statements
+from filejobs_dagster.jobs.upload_cleanup import claims, statements
+from filejobs_dagster.jobs.upload_cleanup import statements as uncertain_statements
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,7 +53,7 @@ INDEXES = [
     (statements.OLDEST_LEFT, "upload_collectable"),
     (uncertain_statements.SILENT, "upload_writing"),
     (uncertain_statements.UNCERTAIN, "upload_uncertain"),
-    (due._DUE, "upload_due"),
+    (claims._DUE, "upload_due"),
 ]
 
 

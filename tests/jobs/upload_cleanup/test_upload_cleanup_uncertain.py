@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs.upload_cleanup import reconciliation, removal, uncertain_statements
-from filejobs_dagster.jobs.upload_cleanup.due import count_due
+from filejobs_dagster.jobs.upload_cleanup import reconciliation, removal, statements
+from filejobs_dagster.jobs.upload_cleanup.claims import count_due
 from filejobs_dagster.jobs.upload_cleanup.looking import look
 from filejobs_dagster.objects.heads import look_at_targets
 from filejobs_dagster.objects.multipart import list_parts
@@ -197,9 +197,9 @@ def test_control_a_resolution_by_id_alone_would_take_the_finished_upload_away(
 ) -> None:
     upload = uncertain(uploads, uploads.begin())
     ends_meanwhile(monkeypatch, uploads, upload)
-    careless = uncertain_statements.RESOLVE_CLEANUP.partition("AND upload.state")[0]
+    careless = statements.RESOLVE_CLEANUP.partition("AND upload.state")[0]
     monkeypatch.setattr(
-        uncertain_statements,
+        statements,
         "RESOLVE_CLEANUP",
         f"{careless} RETURNING upload.id, upload.state",
     )

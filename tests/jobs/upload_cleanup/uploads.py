@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tenacity import wait_none
 
 from filejobs_dagster.jobs import upload_cleanup
-from filejobs_dagster.jobs.lifecycle import Pace, Ticket, conduct
-from filejobs_dagster.jobs.upload_cleanup import Request, Storage
+from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
+from filejobs_dagster.jobs.upload_cleanup import Storage, UploadCleanupRun
+from filejobs_dagster.ledger.outcome import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.ledger.progress import RunIdentity
-from filejobs_dagster.ledger.words import EVERYTHING, Mode, Trigger, Window
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.references.check import ReferenceCheck
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.ledger.outcome import Outcome
     from tests.installation import Installation
 
-QUICK = Pace(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
+QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 
 MakeGate = Callable[["S3Client", Any, ReferenceCheck], Gate]
 
@@ -167,11 +167,11 @@ class Cleaner:
                     references=references,
                     purge_versions=bucket.purge_versions,
                 )
-                return upload_cleanup.run(run, Request.model_construct(**limits), storage)
+                return upload_cleanup.run(run, UploadCleanupRun.model_construct(**limits), storage)
 
-        ticket = Ticket(identity, window=window, pace=QUICK)
-        return conduct(
-            ticket, self.installation.database, body, logging.getLogger("cleaner"), door=None
+        run_spec = RunSpec(identity, window=window, pace=QUICK)
+        return run_job(
+            run_spec, self.installation.database, body, logging.getLogger("cleaner"), door=None
         )
 
 

@@ -9,7 +9,7 @@ from tenacity import wait_none
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.listing import Listed, list_objects
 from filejobs_dagster.objects.listing.ask import Asker
-from filejobs_dagster.objects.listing.reader import Reader
+from filejobs_dagster.objects.listing.part import Reader
 from filejobs_dagster.streams import Scratch
 from tests.objects.buckets import BucketForTests
 from tests.objects.scripted import ScriptedS3, scripted_s3

@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filejobs_dagster.objects.listing.answer import Answer, _read_section, read_answer
-from filejobs_dagster.objects.listing.failure import ListingFailed
-from filejobs_dagster.objects.listing.markup import unescaped
-from filejobs_dagster.objects.listing.timestamps import milliseconds
+from filejobs_dagster.objects.listing.answer import (
+    Answer,
+    _read_section,
+    milliseconds,
+    read_answer,
+    unescaped,
+)
+from filejobs_dagster.objects.listing.page import ListingFailed
 from tests.objects.listing.bucket import NAMESPACE, SPELLINGS, Asked, BucketOfKeys, document, entry
 from tests.objects.listing.odd import BELOW
 

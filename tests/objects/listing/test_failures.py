@@ -14,7 +14,7 @@ from tenacity import wait_none
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.listing import ListingFailed, ListingStopped, list_objects
 from filejobs_dagster.objects.listing.ask import MOST_TRIES
-from filejobs_dagster.objects.listing.reader import MOST_EMPTY_PAGES
+from filejobs_dagster.objects.listing.part import MOST_EMPTY_PAGES
 from tests.objects.buckets import BucketForTests
 from tests.objects.listing.bucket import Asked, BucketOfKeys, Change, document, entry, keys_of
 from tests.objects.scripted import Answer, errors

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from filejobs_dagster.objects.listing import workers as workers_module
-from filejobs_dagster.objects.listing.failure import Disorder
+from filejobs_dagster.objects.listing.page import Disorder
 from filejobs_dagster.objects.listing.part import Part, PartReader
-from filejobs_dagster.objects.listing.splitting import MOST_QUESTIONS, find_bound
+from filejobs_dagster.objects.listing.workers import MOST_QUESTIONS, find_bound
 from tests.objects.listing.bucket import Asked, BucketOfKeys, by_folders, by_utf16, keys_of
 from tests.objects.listing.odd import BELOW
 
 if TYPE_CHECKING:
-    from filejobs_dagster.objects.listing.reader import Reader
+    from filejobs_dagster.objects.listing.part import Reader
     from tests.objects.listing.conftest import List
 
 ReaderOf = Callable[[BucketOfKeys], "Reader"]

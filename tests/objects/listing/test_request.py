@@ -10,7 +10,7 @@ from botocore.credentials import RefreshableCredentials
 
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.listing import Listed, ListingFailed, list_objects, read_server_date
-from filejobs_dagster.objects.listing.clock import date_of
+from filejobs_dagster.objects.listing.ask import date_of
 from tests.objects.buckets import BucketForTests, Revealed
 from tests.objects.listing.bucket import BucketOfKeys, keys_of
 from tests.objects.scripted import Answer, ScriptedS3, errors

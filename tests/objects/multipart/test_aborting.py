@@ -14,7 +14,7 @@ from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.multipart import AbortFate, list_parts
 from filejobs_dagster.references.check import ReferenceCheck
-from filejobs_dagster.references.claims import Claim
+from filejobs_dagster.references.own_tables import Claim
 from tests.objects.buckets import BucketForTests
 from tests.objects.multipart.server import (
     NOW,
@@ -407,5 +407,5 @@ def test_only_one_module_aborts_and_only_the_gate_uses_it() -> None:
         if "aborting" in text and _ABORTING in imports_of(text):
             users.add(module)
     # The probe aborts an upload that it has just begun, under a key of its own beside the marker.
-    assert senders == {"objects/multipart/aborting.py", "door/probe.py"}
+    assert senders == {"objects/multipart/aborting.py", "door/server.py"}
     assert users == {"objects/gate.py"}

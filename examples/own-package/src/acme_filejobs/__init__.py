@@ -13,9 +13,11 @@ from pydantic import Field, StrictInt
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.collector import Collector, Resources
 from filejobs_dagster.ledger.outcome import Outcome
-from filejobs_dagster.settings.durations import Duration  # noqa: TC001 (pydantic reads it)
-from filejobs_dagster.settings.job import JobSettings, OneRun, Run
-from filejobs_dagster.settings.values import between
+from filejobs_dagster.settings.section import JobSettings, OneRun, Run
+from filejobs_dagster.settings.values import (
+    Duration,
+    between,
+)
 
 if TYPE_CHECKING:
     from filejobs_dagster.jobs.context import RunContext

@@ -9,13 +9,12 @@ from filejobs_dagster.jobs.storage_orphans.classification.classify import (
     ClassificationProgress,
     classify,
 )
-from filejobs_dagster.jobs.storage_orphans.classification.joining import ListingContradicts
-from filejobs_dagster.jobs.storage_orphans.classification.records import Kept, Orphan
-from filejobs_dagster.jobs.storage_orphans.classification.result import (
+from filejobs_dagster.jobs.storage_orphans.classification.joining import (
     Classification,
+    ListingContradicts,
     suggest_transform,
 )
-from filejobs_dagster.jobs.storage_orphans.classification.rules import Rules
+from filejobs_dagster.jobs.storage_orphans.classification.records import Kept, Orphan, Rules
 
 __all__ = [
     "Breakdown",

@@ -6,24 +6,85 @@ import operator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from filejobs_dagster.jobs.storage_orphans.classification.records import (
+    AMBIGUOUS,
+    REFERENCED,
     Columns,
+    Kept,
     Key,
     ListedPage,
+    Orphan,
     Shelf,
     selected,
 )
-from filejobs_dagster.jobs.storage_orphans.classification.sketch import Sketch
-from filejobs_dagster.ledger.sanitize import display_key
+from filejobs_dagster.references.near import NearMatch, suggestion_for
 from filejobs_dagster.streams import Cursor
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from filejobs_dagster.jobs.storage_orphans.classification.breakdown import Breakdown
-    from filejobs_dagster.jobs.storage_orphans.classification.rules import Rules
-    from filejobs_dagster.streams import Block
+    from filejobs_dagster.jobs.storage_orphans.classification.breakdown import (
+        Breakdown,
+        ClassTotals,
+    )
+    from filejobs_dagster.jobs.storage_orphans.classification.records import Rules
+    from filejobs_dagster.streams import Block, Spool
+
+# A small sample of keys that meets another such sample: of the same file names, not at random.
+
+KEPT = 256
+
+
+class Sketch:
+    """The keys whose file names have the smallest checksums.
+
+    Two sides that write the same names into different keys keep the same names, however many
+    millions there are; two random samples would hardly ever meet.
+    """
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._kept: dict[int, bytes] = {}
+        self._below = 1 << 32
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """Take those that belong to the sample."""
+        kept, below = self._kept, self._below
+        for key in keys:
+            checksum = crc32(stem(key))
+            if checksum < below:
+                kept[checksum] = key
+                if len(kept) >= 2 * KEPT:
+                    below = self._cut()
+                    kept = self._kept
+
+    def meet(self, other: Sketch) -> list[tuple[bytes, bytes]]:
+        """Return pairs of keys, of this sample and of the other, that have the same file name."""
+        return [
+            (key, other._kept[checksum])
+            for checksum, key in sorted(self._kept.items())
+            if checksum in other._kept
+        ]
+
+    def __len__(self) -> int:
+        """How many keys it holds."""
+        return len(self._kept)
+
+    def _cut(self) -> int:
+        smallest = sorted(self._kept)[:KEPT]
+        self._kept = {checksum: self._kept[checksum] for checksum in smallest}
+        self._below = smallest[-1]
+        return self._below
+
+
+def stem(key: bytes) -> bytes:
+    """Return what a file name begins with, up to its first dot, in lower case."""
+    name = key.partition(b"?")[0].rpartition(b"/")[2]
+    return name.partition(b"#")[0].partition(b".")[0].lower()
+
 
 MOST_MISSING_SAMPLES = 20
 MOST_MISSING_KEYS = 10_000
@@ -169,3 +230,87 @@ def _believable(keys: list[bytes], last: bytes | None, rules: Rules) -> None:
 
 def _shown(key: bytes) -> str:
     return repr(display_key(key.decode("utf-8", "backslashreplace")))
+
+
+# What became of a bucket's objects, and what the sanity rules and the report ask about it.
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Every listed object in exactly one class.
+
+    Attributes:
+        objects: Objects listed.
+        bytes: Their bytes.
+        breakdowns: Everything about each class, by its name, in order of precedence.
+        references: Distinct keys that sources name, in whatever prefix.
+        missing: Those in owned prefixes that have no object and should have one.
+        awaited: Those in owned prefixes that have no object, because they are owners, or because
+            the upload of a reservation in the project's own table has not come.
+        newest_reference: When the newest object that a source names was modified, in milliseconds
+            since 1970; 0 without one.
+        newer: Orphans and young objects that are newer than that, by more than what makes an
+            object young.
+        missing_samples: A few missing ones.
+        missing_keys: The first missing ones in byte order, up to a bound.
+        ambiguous_samples: A few ambiguous objects with the rows that may mean them.
+        unmatched: Pairs of an object that no source names and a key that no object has, with the
+            same file name: what a missing transform looks like.
+    """
+
+    objects: int
+    bytes: int
+    breakdowns: Mapping[str, Breakdown]
+    references: int
+    missing: int
+    awaited: int
+    newest_reference: int
+    newer: int
+    missing_samples: Sequence[Key]
+    missing_keys: Sequence[Key]
+    unmatched: Sequence[NearMatch]
+    _orphans: Shelf
+    _kept: Spool
+
+    @property
+    def classes(self) -> dict[str, ClassTotals]:
+        """Count and bytes of each class, in order of precedence; those without objects too."""
+        return {name: breakdown.totals for name, breakdown in self.breakdowns.items()}
+
+    @property
+    def ambiguous_samples(self) -> list[NearMatch]:
+        """A few ambiguous objects with the rows that may mean them."""
+        samples = self.breakdowns[AMBIGUOUS].samples
+        return [NearMatch(sample.key, sample.because) for sample in samples]
+
+    @property
+    def matched(self) -> int:
+        """Objects that a source names exactly: as many references have an object."""
+        return self.breakdowns[REFERENCED].count
+
+    @property
+    def owned_references(self) -> int:
+        """References in owned prefixes whose object should be there."""
+        return self.matched + self.missing
+
+    def orphans(self) -> Iterator[list[Orphan]]:
+        """All orphans in byte order of their keys, in blocks, from disk; again at each call."""
+        for columns in self._orphans.rows():
+            yield list(map(Orphan, *columns))
+
+    def kept(self) -> Iterator[list[Kept]]:
+        """All objects that a person should look at, and that are kept, from disk.
+
+        Those of one kind come in byte order of their keys.
+        """
+        for block in self._kept.blocks():
+            yield [Kept(*row) for row in block]
+
+
+def suggest_transform(classification: Classification) -> str | None:
+    """Return, in words, what would make most of the near matches exact; None without a clue.
+
+    It looks at the samples of ambiguous objects and, for what no near match finds, at objects and
+    rows without a partner that have the same file name.
+    """
+    return suggestion_for([*classification.ambiguous_samples, *classification.unmatched])

@@ -13,9 +13,8 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
-from filejobs_dagster.jobs.storage_orphans.classification.words import CLASSES
-from filejobs_dagster.references.rewrites import RewriteMistaken
-from filejobs_dagster.references.shape import Shape
+from filejobs_dagster.jobs.storage_orphans.classification.records import CLASSES, Shape
+from filejobs_dagster.references.transforms import RewriteMistaken
 from tests.jobs.storage_orphans.classification.worlds import (
     CUTOFF,
     NEW,

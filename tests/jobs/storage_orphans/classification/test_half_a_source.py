@@ -9,7 +9,7 @@ import pytest
 
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.bulk import BulkReferences
-from filejobs_dagster.references.unknown import ReferencesUnknown
+from filejobs_dagster.references.operator import ReferencesUnknown
 from tests.jobs.storage_orphans.classification.worlds import World
 
 if TYPE_CHECKING:

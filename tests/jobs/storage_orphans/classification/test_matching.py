@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filejobs_dagster.jobs.storage_orphans.classification.matching import named, partners
+from filejobs_dagster.jobs.storage_orphans.classification.classify import named, partners
 
 KEYS = st.sampled_from([bytes([letter]) for letter in b"abcdef"])
 PAIRS = st.lists(st.tuples(KEYS, KEYS), max_size=12).map(sorted)

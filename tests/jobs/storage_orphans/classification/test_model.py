@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filejobs_dagster.jobs.storage_orphans.classification import Rules, classify
-from filejobs_dagster.references.shape import Shape
+from filejobs_dagster.jobs.storage_orphans.classification.records import Shape
 from filejobs_dagster.streams import Scratch
 from tests.jobs.storage_orphans.classification.naive import naive_kinds, naive_missing
 from tests.jobs.storage_orphans.classification.worlds import (

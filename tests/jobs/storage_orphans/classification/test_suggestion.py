@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans.classification import suggest_transform
-from filejobs_dagster.jobs.storage_orphans.classification.sketch import KEPT, Sketch, stem
-from filejobs_dagster.references.suggestion import explain
+from filejobs_dagster.jobs.storage_orphans.classification.joining import KEPT, Sketch, stem
+from filejobs_dagster.references.near import explain
 from tests.jobs.storage_orphans.classification.worlds import World
 
 if TYPE_CHECKING:

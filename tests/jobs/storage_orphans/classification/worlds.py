@@ -10,7 +10,7 @@ from filejobs_dagster.jobs.storage_orphans.classification import (
     Rules,
     classify,
 )
-from filejobs_dagster.references.rewrites import Rewrites
+from filejobs_dagster.references.transforms import Rewrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
