@@ -19,9 +19,9 @@ from filejobs_dagster.references.check import ReferenceCheck
 
 if TYPE_CHECKING:
     from filejobs_dagster.embedded.s3 import S3Endpoint
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_reservations import UploadReservationsRun
     from filejobs_dagster.ledger.outcome import Mode, Outcome
+    from filejobs_dagster.run_context import RunContext
 
 LOG = logging.getLogger("benchmarks.collector")
 LOG.addHandler(logging.NullHandler())

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from benchmarks.canned_process import CannedS3Process
     from benchmarks.scale import Scale
     from benchmarks.surroundings import Surroundings
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.deletion_mode import ConditionalDelete
+    from filejobs_dagster.run_context import RunContext
 
 NAME = "orphans_removal"
 SUMMARY = "orphans removed per second, against a SELECT and a DeleteObject for each key"

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from filejobs_dagster.embedded.s3 import S3Endpoint
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Mode
+    from filejobs_dagster.run_context import RunContext
 
 NEVER_TRIPS = BreakersSettings(
     max_orphan_fraction=1,

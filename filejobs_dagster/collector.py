@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.doctor.finding import Finding
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.run_history.settings import History
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.references.check import ReferenceCheck
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import BucketSettings, Settings
 
 Touch = Literal["rows", "objects", "multipart uploads", "chain", "elsewhere"]
@@ -215,7 +215,7 @@ def unusable(name: str, why: str) -> Collector[Any, Any]:
     """
 
     def run(*_: Any) -> Outcome:
-        from filejobs_dagster.jobs.context import JobFailed  # noqa: PLC0415 (psycopg)
+        from filejobs_dagster.run_context import JobFailed  # noqa: PLC0415 (psycopg)
 
         raise JobFailed(f"{why}. Mend the package, or install what it lacks. Nothing was touched.")
 

@@ -12,11 +12,11 @@ import psycopg
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.book.outcomes import WHY_STOPPED
 from filejobs_dagster.book.totals import FAILED_AGAIN, MOST_REFUSED_IN_A_ROW
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.ledger.outcome import Outcome, none_went
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.postgres.connect import trying_again
 from filejobs_dagster.postgres.locks import LeaseLost
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.outcomes import DeletionStopped
     from filejobs_dagster.book.totals import Totals
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 LIMIT = "limit"
 MAX_RUNTIME = "max_runtime"

@@ -18,8 +18,8 @@ from filejobs_dagster.cli.terminal import Invocation, job_named, print_error
 from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import Settings
 
 
@@ -78,7 +78,6 @@ class _Recorded:
         self._code: int | None = None
 
     def run(self) -> int:
-        from filejobs_dagster.jobs.context import JobFailed  # noqa: PLC0415 (psycopg)
         from filejobs_dagster.jobs.lifecycle import (  # noqa: PLC0415 (the same)
             NotRecorded,
             RunSpec,
@@ -92,6 +91,7 @@ class _Recorded:
             Database,
             DatabaseUnavailable,
         )
+        from filejobs_dagster.run_context import JobFailed  # noqa: PLC0415 (psycopg)
 
         database = Database.of(self._settings.database)
         identity = RunIdentity(

@@ -20,8 +20,8 @@ from filejobs_dagster.settings.values import duration_in, format_duration
 
 if TYPE_CHECKING:
     from filejobs_dagster.collector import Resources
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 Check = Literal["full", "incremental", "rolling"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.audit.seal import Sealed
     from filejobs_dagster.jobs.audit import AuditSealRun
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 JOB = "audit_seal"
 

@@ -22,9 +22,9 @@ from filejobs_dagster.audit.session import Refused
 from filejobs_dagster.audit.trim import TrimPolicy
 from filejobs_dagster.audit.trim.archive import StoreArchive
 from filejobs_dagster.audit.verify import VerifyPolicy
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.jobs.audit import AuditTrimRun
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 JOB = "audit_trim"
 

@@ -38,8 +38,8 @@ from filejobs_dagster.postgres.connect import database_now
 if TYPE_CHECKING:
     from filejobs_dagster.audit.verify import Mode, Verification
     from filejobs_dagster.jobs.audit import AuditVerifyRun, Check
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.run_context import RunContext
 
 JOB = "audit_verify"
 

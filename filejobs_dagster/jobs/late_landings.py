@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 LATE_LANDING = "late landing"
 """What samples call an object whose row was collected before its bytes came."""

@@ -23,7 +23,6 @@ from tenacity import (
 
 from filejobs_dagster.audit.append import NotCanonical, append
 from filejobs_dagster.door.guard import Refusal
-from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.ledger.outcome import (
     EVERYTHING,
     INTERRUPTED,
@@ -47,6 +46,7 @@ from filejobs_dagster.postgres.locks import (
     exclusive_lock,
     run_lock,
 )
+from filejobs_dagster.run_context import JobFailed, RunContext
 from filejobs_dagster.runbook import RUNNING, of_refusal
 from filejobs_dagster.text import sanitize, sanitize_exception
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 WAITS = "waits after a failure"
 """The class of an item whose pause has not ended: due, and passed over."""

@@ -10,7 +10,6 @@ from mypy_boto3_s3 import S3Client
 from filejobs_dagster.collector import Collector, Resources
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.hold import hold_before
-from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.lifecycle import (
     ModeDecision,
     NotRecorded,
@@ -28,6 +27,7 @@ from filejobs_dagster.orchestration.history import DagsterHistory
 from filejobs_dagster.orchestration.metadata import catalog_event, run_metadata
 from filejobs_dagster.orchestration.resources import resource_key
 from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.run_context import RunContext
 from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
 from filejobs_dagster.text import sanitize, sanitize_exception
 

@@ -19,11 +19,11 @@ from filejobs_dagster.references.check import ReferenceCheck
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.prove.stage import Scene
     from filejobs_dagster.prove.store import Store
+    from filejobs_dagster.run_context import RunContext
 
 BY_PROVE = Trigger("cli", "filejobs prove")
 

@@ -19,10 +19,10 @@ from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSetti
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.prove.stage import Scene
     from filejobs_dagster.prove.store import Store
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import SourceSettings
 
 BEFORE_DELETING = "were seen by an earlier run"

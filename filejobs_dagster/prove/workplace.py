@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.door.door import Door
     from filejobs_dagster.door.guard import Guard
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.prove.stage import Scene
     from filejobs_dagster.prove.store import Store
+    from filejobs_dagster.run_context import RunContext
 
 # A run's log is not part of the report; how it ended is in its outcome.
 _LOG = logging.getLogger("filejobs_dagster.prove.jobs")

@@ -11,7 +11,7 @@ import pytest
 from filejobs_dagster.book.bookkeeping import Bookkeeping, nothing_worked
 from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 from filejobs_dagster.book.totals import MOST_REFUSED_IN_A_ROW, SAMPLE, Meaning, Totals
-from filejobs_dagster.jobs.context import JobFailed
+from filejobs_dagster.run_context import JobFailed
 
 DUE = datetime(2026, 1, 2, tzinfo=timezone.utc)
 

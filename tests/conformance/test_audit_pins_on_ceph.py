@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 pytestmark = pytest.mark.conformance
 

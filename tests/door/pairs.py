@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
-from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.references.replica import catch_up
+from filejobs_dagster.run_context import RunContext
 from tests.references.test_replica import start_replica
 
 if TYPE_CHECKING:

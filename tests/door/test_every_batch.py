@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.embedded.postgres import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 pytestmark = pytest.mark.thorough
 

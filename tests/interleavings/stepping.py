@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.postgres.locks import Lease
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import BucketSettings
 
 LOG = logging.getLogger("stepped collector")

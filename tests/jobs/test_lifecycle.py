@@ -19,7 +19,6 @@ import psycopg
 import pytest
 
 from filejobs_dagster.embedded.postgres import EmbeddedPostgres
-from filejobs_dagster.jobs.context import JobFailed, RunContext
 from filejobs_dagster.jobs.lifecycle import (
     AtWorkElsewhere,
     Intervals,
@@ -38,6 +37,7 @@ from filejobs_dagster.postgres.locks import (
     run_lock,
 )
 from filejobs_dagster.postgres.migrate import migrate
+from filejobs_dagster.run_context import JobFailed, RunContext
 from tests.ledger.records import INSTALLATION, JOB, ago, now, only_record, progress_of
 from tests.postgres.backends import is_connected, terminate, wait_until
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from filejobs_dagster.jobs import context
+from filejobs_dagster import run_context
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.upload_reservations import collection, file_table, statements
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
@@ -231,7 +231,7 @@ def test_an_expiry_equal_to_the_cutoff_is_not_expired(
             "INSERT INTO file (storage_key, upload_expires_at) VALUES (%s, %s)", (key, due)
         )
     monkeypatch.setattr(file_table, "database_now", lambda _: moment)
-    monkeypatch.setattr(context, "database_now", lambda _: moment)
+    monkeypatch.setattr(run_context, "database_now", lambda _: moment)
 
     assert collect().acted == 1
     assert installation.has_row("files/at")

@@ -9,10 +9,10 @@ import pytest
 
 from filejobs_dagster.embedded.s3 import EmbeddedS3
 from filejobs_dagster.jobs.collecting.removal import Removal
-from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.migrate import migrate
+from filejobs_dagster.run_context import RunContext
 from tests.installation import Installation
 from tests.jobs.conftest import Collector
 

@@ -35,7 +35,7 @@ from tests.docs.pages import page
 from tests.orchestration.conftest import failure_of, metadata_of
 
 if TYPE_CHECKING:
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import Settings
     from tests.orchestration.conftest import Code
 

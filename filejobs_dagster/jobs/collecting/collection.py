@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.totals import Totals
     from filejobs_dagster.jobs.collecting import Storage
     from filejobs_dagster.jobs.collecting.removal import Removal
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setback
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 
 class Item(Protocol):

@@ -9,8 +9,8 @@ import psycopg
 
 from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.book.totals import KEPT, ItemsDetail, Meaning
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.postgres.connect import CommitUnconfirmed
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

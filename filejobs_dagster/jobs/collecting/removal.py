@@ -18,11 +18,11 @@ from filejobs_dagster.jobs.collecting.detail import (
     NEVER_ARRIVED,
     class_of,
 )
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.late_landings import note_never_arrived
 from filejobs_dagster.objects.deletion_mode import DeletionMode, VersioningUnknown, deletion_mode_of
 from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import measure
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.collecting import Storage
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 WHERE_THE_KEYS_ARE = (
     "and the audit event objects.delete.intent of the batch names the keys; taking such objects "

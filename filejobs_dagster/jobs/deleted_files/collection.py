@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection as Keys
 
     from filejobs_dagster.jobs.collecting import Storage
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesRun
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 # The deleted files of the table `file`: looking for them, locking them, claiming them.
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.collector import Resources
     from filejobs_dagster.doctor.finding import Finding
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import Settings
 
 __all__ = ["COLLECTOR", "JOB", "MultipartUploadsRun", "Storage", "run"]

@@ -17,7 +17,6 @@ from filejobs_dagster.book.outcomes import (
     StorageRejected,
 )
 from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
     DEFERRED,
@@ -43,6 +42,7 @@ from filejobs_dagster.objects.multipart import (
     list_parts,
 )
 from filejobs_dagster.objects.multipart.listing import leave_out_echoes
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.totals import Totals
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setback, Setbacks
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.objects.multipart import Aborted
+    from filejobs_dagster.run_context import RunContext
 
 INTENT = "multipart.abort.intent"
 RESULT = "multipart.abort.result"

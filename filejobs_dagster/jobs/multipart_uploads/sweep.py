@@ -11,7 +11,6 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, n
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning, Totals
 from filejobs_dagster.door.server import BLIND
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.multipart_uploads.aborts import Aborts, Judge
 from filejobs_dagster.jobs.multipart_uploads.detail import (
     ACTIVE,
@@ -42,6 +41,7 @@ from filejobs_dagster.objects.multipart import (
 from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_add
 from filejobs_dagster.objects.targets import apart
 from filejobs_dagster.references.operator import ReferencesUnknown
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.values import in_words
 from filejobs_dagster.text import display_key
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.multipart_uploads.aborts import Due
     from filejobs_dagster.jobs.multipart_uploads.settings import MultipartUploadsRun
     from filejobs_dagster.jobs.storage_orphans import Storage
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 # The SQL of the job: rows of `upload` that have a multipart upload, or had one lately.
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.collector import Resources
     from filejobs_dagster.doctor.finding import Finding
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.run_context import RunContext
 
 _DOES = {
     "rule": "Takes the due rows of {}.",

@@ -22,8 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.known import known_secrets
 from filejobs_dagster.settings.secrets import Secret
 from filejobs_dagster.text import sanitize
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.collector import Resources
     from filejobs_dagster.doctor.finding import Finding
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.own.settings import OwnCommandSettings, OwnPythonSettings
     from filejobs_dagster.ledger.outcome import Mode, Window
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.run_context import RunContext
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
 """Of our own environment a command is given these alone: what else is in it are our secrets."""

@@ -15,10 +15,10 @@ from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTab
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.own.settings import OwnRuleSettings
     from filejobs_dagster.jobs.upload_reservations.file_table import Reservation
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 DELETED, CHANGED = "deleted", "changed"
 

@@ -31,8 +31,8 @@ from filejobs_dagster.jobs.run_history.settings import (
 
 if TYPE_CHECKING:
     from filejobs_dagster.collector import Resources
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 __all__ = ["COLLECTOR", "JOB", "LEAST_KEPT", "History", "OldRun", "RunHistoryRun", "run"]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping
 from filejobs_dagster.book.totals import Meaning, Totals
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.run_history import detail as fates
 from filejobs_dagster.jobs.run_history.detail import PROGRESS_ROWS
 from filejobs_dagster.jobs.run_history.settings import JOB
 from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.run_history.settings import History, OldRun, RunHistoryRun
+    from filejobs_dagster.run_context import RunContext
 
 # What run_history asks our own database.
 

@@ -15,12 +15,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.outcomes import WHY_STOPPED, DeletionStopped, Fate, StorageRejected
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below
 from filejobs_dagster.postgres.connect import one
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.storage import QuarantineSettings
 from filejobs_dagster.settings.values import in_words
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
     from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.objects.quarantine import Copy
     from filejobs_dagster.references.transforms import Rewrites
+    from filejobs_dagster.run_context import RunContext
 
 BY_DEFAULT = "nothing is said in the settings, and no sweep has deleted here at once before"
 

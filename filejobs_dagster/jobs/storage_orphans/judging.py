@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.door.doubt import dismissal, remember_doubt
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.breakers import (
     REFERENCE_SHRINK,
     Numbers,
@@ -26,17 +25,18 @@ from filejobs_dagster.jobs.storage_orphans.tables import shown
 from filejobs_dagster.objects.targets import MARKERS
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.own_tables import OWN_TABLES
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.collector import Storage
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.one_pass import Pass
     from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansRun
     from filejobs_dagster.references.elsewhere.search import NamingColumn
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings.secrets import Secret
     from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
 

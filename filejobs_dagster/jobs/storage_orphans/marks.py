@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.jobs.storage_orphans.classification import Orphan
+    from filejobs_dagster.run_context import RunContext
 
 # What a run knows of candidates: single ones, and how many there are.
 

@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.classification import (
     Classification,
     ClassificationProgress,
@@ -31,6 +30,7 @@ from filejobs_dagster.objects.listing import (
 from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.references.transforms import RewriteMistaken
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.values import in_words
 from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
     from filejobs_dagster.jobs.storage_orphans.breakers import EarlierPass
     from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings
     from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
     from filejobs_dagster.references.elsewhere.search import Elsewhere
     from filejobs_dagster.references.reference_set import ReferenceSet
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.streams import Scratch
 
 INCOMPLETE = (

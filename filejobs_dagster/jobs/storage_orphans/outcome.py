@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans.classification import Classification, Kept, Orphan
     from filejobs_dagster.jobs.storage_orphans.marks import Due, Marks, PutOff, Waiting
     from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings, StorageOrphansRun
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.references.elsewhere.search import Elsewhere
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings.storage import QuarantineSettings
 
 

@@ -12,7 +12,6 @@ from filejobs_dagster.book import outcomes as book
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.outcomes import DeletionStopped, Fate, Outcomes, StorageRejected
 from filejobs_dagster.book.totals import Meaning
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.setbacks import GHOST, LONGEST_PAUSE, Setbacks
 from filejobs_dagster.jobs.storage_orphans import detail
 from filejobs_dagster.jobs.storage_orphans.detail import (
@@ -31,6 +30,7 @@ from filejobs_dagster.objects.targets import Expected
 from filejobs_dagster.postgres.connect import database_now, trying_again
 from filejobs_dagster.postgres.fence import Fence
 from filejobs_dagster.postgres.locks import LeaseLost
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.values import in_words
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.outcomes import ItemOutcome, StopKind
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
     from filejobs_dagster.jobs.storage_orphans.marks import Intended, Marks
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.references.transforms import Rewrites
+    from filejobs_dagster.run_context import RunContext
 
 OLDER_TRANSACTIONS = "older transactions"
 

@@ -13,10 +13,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from dateutil.parser import isoparse
 
 from filejobs_dagster.door.clocks import MOST_APART
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.marks import etag_text
 from filejobs_dagster.jobs.storage_orphans.settings import OLDEST_LIST
 from filejobs_dagster.objects.identity import Seen, compare, milliseconds, strong
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.values import format_duration
 from filejobs_dagster.streams import Cursor, Sorter
 

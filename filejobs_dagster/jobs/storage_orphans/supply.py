@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.storage_orphans.marks import MOST_IN_A_STEP
 from filejobs_dagster.references.elsewhere.search import MOST_AT_ONCE, unsearched_in_words
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, REFERENCES_READ_AT, Bookkeeping
 from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.adoption_target import AWS
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
 from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
@@ -39,19 +38,20 @@ from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.transforms import Rewrites
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
     from filejobs_dagster.jobs.storage_orphans.breakers import Numbers
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.references.elsewhere.search import Found
     from filejobs_dagster.references.reference_set import ReferenceSet
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings.storage import QuarantineSettings
 
 

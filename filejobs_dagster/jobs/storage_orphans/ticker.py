@@ -11,7 +11,7 @@ from filejobs_dagster.text import display_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 BETWEEN_LINES = 5.0
 """Seconds. A run of six hours says fewer than 5000 lines."""

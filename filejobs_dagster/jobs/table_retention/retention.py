@@ -16,7 +16,6 @@ import psycopg
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.totals import Meaning
 from filejobs_dagster.jobs.collecting.detail import HELD, NO_USABLE_TIME
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.table_retention.detail import (
     DELETED,
     IN_USE,
@@ -36,11 +35,11 @@ from filejobs_dagster.jobs.table_retention.target import (
 )
 from filejobs_dagster.jobs.table_retention.work import Record, Work
 from filejobs_dagster.postgres.connect import database_now
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.table_retention.due import Look, Missing
     from filejobs_dagster.jobs.table_retention.settings import (
         RetentionRuleSettings,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.table_retention.target import Raw
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.run_context import RunContext
 
 MOST_COUNTED = 10_000
 """Rows that are due, or left, are counted up to here, for each rule."""

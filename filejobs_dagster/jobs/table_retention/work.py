@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.table_retention.due import Count, Look, Plan
     from filejobs_dagster.jobs.table_retention.partitions import Partition
     from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
     from filejobs_dagster.jobs.table_retention.statements import Row, Statements
     from filejobs_dagster.jobs.table_retention.target import Raw
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 # Writing down what a run does: its progress, its audit events, its final word.
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from filejobs_dagster.collector import Resources
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.references.check import ReferenceCheck
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import Settings
 
 __all__ = ["COLLECTOR", "JOB", "Storage", "UploadCleanupRun", "run"]

@@ -9,7 +9,6 @@ from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, Bookkeeping, n
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.jobs.collecting.detail import HELD
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.setbacks import WAITS, Setbacks, as_item
 from filejobs_dagster.jobs.upload_cleanup.claims import (
     Span,
@@ -37,15 +36,16 @@ from filejobs_dagster.ledger.outcome import EVERYTHING
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.deletion_mode import DeletionMode, VersioningUnknown, deletion_mode_of
 from filejobs_dagster.postgres.connect import trying_again
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_cleanup import Storage, UploadCleanupRun
     from filejobs_dagster.jobs.upload_cleanup.claims import Upload
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 MOST_COUNTED = 10_000
 """What waits, is uncertain, retained or dead is counted up to here."""

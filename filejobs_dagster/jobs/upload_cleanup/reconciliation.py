@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from filejobs_dagster.book.outcomes import StorageRejected
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.setbacks import as_item
 from filejobs_dagster.jobs.upload_cleanup import statements
 from filejobs_dagster.jobs.upload_cleanup.claims import Retained, Uncertain, within_calendar
@@ -28,6 +27,7 @@ from filejobs_dagster.objects.identity import NULL_VERSION, Seen, compare, found
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts
 from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.connect import one, trying_again
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.upload_cleanup import Storage, UploadCleanupRun
     from filejobs_dagster.objects.heads import CloseSighting
     from filejobs_dagster.objects.multipart import Parts
+    from filejobs_dagster.run_context import RunContext
 
 # Retained rows whose date has come: is the lock over?
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from filejobs_dagster.book import outcomes
 from filejobs_dagster.book.outcomes import DeletionStopped, Fate
 from filejobs_dagster.book.totals import FAILED_AGAIN, KEPT, MOST_REFUSED_IN_A_ROW, Meaning
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.late_landings import note_never_arrived
 from filejobs_dagster.jobs.setbacks import as_item
 from filejobs_dagster.jobs.upload_cleanup.claims import clean, leave, retain
@@ -32,6 +31,7 @@ from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.multipart import AbortFate
 from filejobs_dagster.postgres.connect import trying_again
 from filejobs_dagster.postgres.locks import LeaseLost
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.text import sanitize
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.book.outcomes import Outcomes, StopKind
     from filejobs_dagster.book.totals import Totals
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.setbacks import Setbacks
     from filejobs_dagster.jobs.upload_cleanup import Storage
     from filejobs_dagster.jobs.upload_cleanup.claims import Upload
     from filejobs_dagster.jobs.upload_cleanup.settings import UploadCleanupRun
     from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.objects.targets import Expected
+    from filejobs_dagster.run_context import RunContext
 
 # Writing the results of a batch: rows, totals, progress and audit in one transaction.
 

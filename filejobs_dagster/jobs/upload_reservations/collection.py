@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from filejobs_dagster.jobs.collecting import Storage
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.jobs.upload_reservations.file_table import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""

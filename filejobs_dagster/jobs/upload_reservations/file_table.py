@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from filejobs_dagster.jobs.collecting.detail import kept_row
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations.statements import (
     CANDIDATES,
     CLAIM,
@@ -21,6 +20,7 @@ from filejobs_dagster.jobs.upload_reservations.statements import (
     oldest_left,
 )
 from filejobs_dagster.postgres.connect import database_now, reached
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from filejobs_dagster.jobs.context import JobFailed
 from filejobs_dagster.jobs.upload_reservations import JOB
 from filejobs_dagster.ledger.outcome import Outcome
 from filejobs_dagster.prove import collector
 from filejobs_dagster.prove.evidence import Claim, Evidence, FactValue, Side, tidy
 from filejobs_dagster.prove.stage import read_standings
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from filejobs_dagster.prove.stage import Scene, Stage

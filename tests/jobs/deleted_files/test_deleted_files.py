@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.jobs import context
+from filejobs_dagster import run_context
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.deleted_files import statements
 from filejobs_dagster.ledger.outcome import Window
@@ -79,7 +79,7 @@ def test_a_moment_equal_to_the_cutoff_or_to_the_retention_is_not_past_it(
             " VALUES ('deleted', %s, %s, %s)",
             (f"files/{key}", deleted, retained),
         )
-    monkeypatch.setattr(context, "database_now", lambda _: MOMENT)
+    monkeypatch.setattr(run_context, "database_now", lambda _: MOMENT)
 
     outcome = files()
 
@@ -96,7 +96,7 @@ def test_no_time_zone_and_no_clock_change_moves_the_restore_window(
     now = datetime(2026, 4, 1, 12, tzinfo=timezone.utc)
     monkeypatch.setenv("TZ", zone)
     monkeypatch.setenv("PGTZ", zone)
-    monkeypatch.setattr(context, "database_now", lambda _: now)
+    monkeypatch.setattr(run_context, "database_now", lambda _: now)
     for key, deleted in (("due", now - WINDOW - HOUR / 2), ("not due", now - WINDOW + HOUR / 2)):
         files.installation.execute(
             "INSERT INTO file (state, storage_key, deleted_at) VALUES ('deleted', %s, %s)",

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
 
 QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))
 BUCKET = "acme"

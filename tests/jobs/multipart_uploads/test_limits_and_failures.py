@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.door import clocks
-from filejobs_dagster.jobs.context import RunContext
 from filejobs_dagster.jobs.multipart_uploads import aborts
+from filejobs_dagster.run_context import RunContext
 from tests.objects.multipart.server import NOW, MultipartServer, is_abort, is_listing
 from tests.objects.multipart.server import is_listing_of_parts as is_parts
 from tests.objects.scripted import Answer, Request, errors

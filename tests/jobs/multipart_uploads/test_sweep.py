@@ -15,8 +15,8 @@ from tests.objects.multipart.server import NOW, Part, is_abort
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.references.own_tables import Claim
+    from filejobs_dagster.run_context import RunContext
     from tests.jobs.multipart_uploads.conftest import Sweeper
     from tests.objects.scripted import ScriptedS3
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.door.guard import Guard
     from filejobs_dagster.embedded.s3 import EmbeddedS3
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import BucketSettings
 
 QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))

@@ -19,7 +19,7 @@ from filejobs_dagster.references.own_tables import Claim
 from tests.jobs.upload_cleanup.uploads import Cleaner, Uploads, events
 
 if TYPE_CHECKING:
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
     from tests.installation import Installation
 
 DAY = timedelta(days=1)

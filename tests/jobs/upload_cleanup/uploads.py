@@ -22,8 +22,8 @@ from filejobs_dagster.references.check import ReferenceCheck
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from filejobs_dagster.jobs.context import RunContext
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
     from tests.installation import Installation
 
 QUICK = Intervals(heartbeat=timedelta(seconds=0.2), final_word=timedelta(seconds=3))

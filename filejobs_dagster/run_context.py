@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.postgres.locks import Lease
 
-
 AWAY_FOR = 30.0
 """Seconds for which a run waits for a database that is being restarted."""
 
