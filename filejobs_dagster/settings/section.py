@@ -28,7 +28,14 @@ from typing_extensions import Self
 from filejobs_dagster.settings.conditions import TimeZone
 from filejobs_dagster.settings.cron import Cron, shortest_pause
 from filejobs_dagster.settings.problems import MISTAKE, Steps, kind, mistake, shown
-from filejobs_dagster.settings.values import Owner, Wait, between, duration_in, format_duration
+from filejobs_dagster.settings.values import (
+    Owner,
+    Text,
+    Wait,
+    between,
+    duration_in,
+    format_duration,
+)
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -390,6 +397,17 @@ class JobSettings(Section):
                     yield Asked(by, at, table=one.table, privileges=("SELECT", *more, "DELETE"))
             if table.audit is not None:
                 yield Asked(by, at, statement=table.audit)
+
+
+class OneBucketSettings(JobSettings):
+    """What a job can be told that works in one bucket."""
+
+    bucket: Text | None = Field(
+        default=None,
+        description="The entry of buckets that it works in. May be left out where there is only "
+        "one.",
+        examples=["uploads"],
+    )
 
 
 def _is_zone(name: str) -> bool:

@@ -34,7 +34,7 @@ from filejobs_dagster.settings.conditions import (
 from filejobs_dagster.settings.problems import kind, mistake, shown
 from filejobs_dagster.settings.rules import TransformSettings, idle_steps
 from filejobs_dagster.settings.secrets import OtherDatabase
-from filejobs_dagster.settings.section import Found, Section, items, part
+from filejobs_dagster.settings.section import Found, OneBucketSettings, Section, items, part
 from filejobs_dagster.settings.statements import AuditStatement
 from filejobs_dagster.settings.storage import SourceSettings
 from filejobs_dagster.settings.values import Text
@@ -423,3 +423,25 @@ def _not_claimed(table: TableSettings) -> str:
         none = {"time": "'infinity'", "text": "''", "uuid_v7": "NULL"}.get(table.due_as, "0")
         gone.append(f"nullif({due}, {none}) IS NOT NULL")
     return f"NOT ({' AND '.join(gone)})"
+
+
+class CollectingSettings(OneBucketSettings):
+    """What a job can be told that removes rows, and then the bytes that they name."""
+
+    quarantine: StrictBool = Field(
+        default=False,
+        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
+        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
+        examples=[True],
+    )
+    leave_out: list[ColumnName] = Field(
+        default_factory=list,
+        description="Columns whose values do not enter the audit log. Where quarantine is true, a "
+        "row's event holds the whole row, for as long as the log is kept: name what is personal.",
+        examples=[["original_name"]],
+    )
+
+    @property
+    def rows_left_out(self) -> tuple[str, ...] | None:
+        """Columns that a row's event leaves out; None where it does not hold the row."""
+        return tuple(self.leave_out) if self.quarantine else None

@@ -8,14 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
-from filejobs_dagster.settings.conditions import ColumnName
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
 from filejobs_dagster.settings.section import (
     Around,
     Asked,
     Found,
-    JobSettings,
     OneRun,
     Run,
     Section,
@@ -23,7 +21,7 @@ from filejobs_dagster.settings.section import (
     part,
 )
 from filejobs_dagster.settings.statements import DerivedStatement
-from filejobs_dagster.settings.tables import TableSettings
+from filejobs_dagster.settings.tables import CollectingSettings, TableSettings
 from filejobs_dagster.settings.values import Duration, Text, between, duration_in
 
 JOB = "deleted_files"
@@ -54,7 +52,7 @@ class DeletedTableSettings(TableSettings):
     )
 
 
-class DeletedFilesSettings(JobSettings):
+class DeletedFilesSettings(CollectingSettings):
     """What `deleted_files` can be told."""
 
     limit: Annotated[
@@ -87,24 +85,6 @@ class DeletedFilesSettings(JobSettings):
         description="How long a deleted file can be restored for certain. What you have promised "
         "your users, so it has no default, and no run can make it shorter.",
         examples=["30d"],
-    )
-    quarantine: StrictBool = Field(
-        default=False,
-        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
-        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
-        examples=[True],
-    )
-    leave_out: list[ColumnName] = Field(
-        default_factory=list,
-        description="Columns whose values do not enter the audit log. Where quarantine is true, a "
-        "row's event holds the whole row, for as long as the log is kept: name what is personal.",
-        examples=[["original_name"]],
-    )
-    bucket: Text | None = Field(
-        default=None,
-        description="The entry of buckets that holds the bytes. May be left out when there is "
-        "only one.",
-        examples=["uploads"],
     )
     derived: list[DerivedSettings] = Field(
         default_factory=list,
@@ -165,11 +145,6 @@ class DeletedFilesSettings(JobSettings):
                         "leave it out, or write more",
                     ),
                 )
-
-    @property
-    def rows_left_out(self) -> tuple[str, ...] | None:
-        """Columns that a row's event leaves out; None where it does not hold the row."""
-        return tuple(self.leave_out) if self.quarantine else None
 
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables of soft-deleted rows."""

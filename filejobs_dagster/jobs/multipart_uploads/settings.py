@@ -7,15 +7,15 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.section import JobSettings, MaxRuntime, OneRun, Run
-from filejobs_dagster.settings.values import Duration, Text, between
+from filejobs_dagster.settings.section import MaxRuntime, OneBucketSettings, OneRun, Run
+from filejobs_dagster.settings.values import Duration, between
 
 JOB = "multipart_uploads"
 
 _DAY = timedelta(days=1)
 
 
-class MultipartUploadsSettings(JobSettings):
+class MultipartUploadsSettings(OneBucketSettings):
     """What `multipart_uploads` can be told."""
 
     limit: Annotated[
@@ -40,11 +40,6 @@ class MultipartUploadsSettings(JobSettings):
         le=1000,
         description="How many multipart uploads share one intent in the audit log.",
         examples=[100],
-    )
-    bucket: Text | None = Field(
-        default=None,
-        description="The entry of buckets that is swept. May be left out when there is only one.",
-        examples=["uploads"],
     )
     idle_for: Annotated[
         Duration,

@@ -13,15 +13,15 @@ from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.section import (
     Around,
     Found,
-    JobSettings,
     MaxRuntime,
+    OneBucketSettings,
     OneRun,
     Run,
     Section,
     part,
 )
 from filejobs_dagster.settings.storage import owner_of
-from filejobs_dagster.settings.values import Duration, Folder, Fraction, Prefix, Text, Wait, between
+from filejobs_dagster.settings.values import Duration, Folder, Fraction, Prefix, Wait, between
 
 JOB = "storage_orphans"
 
@@ -117,7 +117,7 @@ class ReportSettings(Section):
             yield (), mistake(found, "write folder or prefix")
 
 
-class StorageOrphansSettings(JobSettings):
+class StorageOrphansSettings(OneBucketSettings):
     """What `storage_orphans` can be told."""
 
     limit: Annotated[
@@ -154,11 +154,6 @@ class StorageOrphansSettings(JobSettings):
         default=timedelta(hours=6),
         description="How long one run may take before it stops and says so.",
         examples=["6h"],
-    )
-    bucket: Text | None = Field(
-        default=None,
-        description="The entry of buckets that is swept. May be left out when there is only one.",
-        examples=["uploads"],
     )
     confirm_after: Annotated[
         Duration,

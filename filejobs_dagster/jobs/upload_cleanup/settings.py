@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictInt
 
-from filejobs_dagster.settings.section import JobSettings, OneRun, Run
-from filejobs_dagster.settings.values import Duration, Text, between
+from filejobs_dagster.settings.section import OneBucketSettings, OneRun, Run
+from filejobs_dagster.settings.values import Duration, between
 
 JOB = "upload_cleanup"
 
@@ -18,7 +18,7 @@ _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 
 
-class UploadCleanupSettings(JobSettings):
+class UploadCleanupSettings(OneBucketSettings):
     """What `upload_cleanup` can be told."""
 
     limit: Annotated[
@@ -44,12 +44,6 @@ class UploadCleanupSettings(JobSettings):
         le=1000,
         description="How many uploads one transaction claims.",
         examples=[100],
-    )
-    bucket: Text | None = Field(
-        default=None,
-        description="The entry of buckets that holds the bytes. May be left out when there is "
-        "only one.",
-        examples=["uploads"],
     )
     max_attempts: StrictInt = Field(
         default=12,

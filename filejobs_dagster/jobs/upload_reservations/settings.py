@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
-from filejobs_dagster.settings.conditions import ColumnName
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.rules import repeated_names
 from filejobs_dagster.settings.secrets import OtherDatabase
@@ -16,7 +15,6 @@ from filejobs_dagster.settings.section import (
     Around,
     Asked,
     Found,
-    JobSettings,
     OneRun,
     Run,
     Section,
@@ -24,7 +22,7 @@ from filejobs_dagster.settings.section import (
     part,
 )
 from filejobs_dagster.settings.statements import AuditStatement, CandidateQuery, ClaimStatement
-from filejobs_dagster.settings.tables import TableSettings
+from filejobs_dagster.settings.tables import CollectingSettings, TableSettings
 from filejobs_dagster.settings.values import Duration, Text, between
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ class ReservationSourceSettings(Section):
     )
 
 
-class UploadReservationsSettings(JobSettings):
+class UploadReservationsSettings(CollectingSettings):
     """What `upload_reservations` can be told."""
 
     limit: Annotated[
@@ -131,24 +129,6 @@ class UploadReservationsSettings(JobSettings):
         default=timedelta(0),
         description="How long a reservation is still left alone after it expired.",
         examples=["10m"],
-    )
-    quarantine: StrictBool = Field(
-        default=False,
-        description="True keeps the bytes of what goes for as long as quarantine of the bucket "
-        "says (30d if it says nothing). storage_orphans must run there: it ends what was kept.",
-        examples=[True],
-    )
-    leave_out: list[ColumnName] = Field(
-        default_factory=list,
-        description="Columns whose values do not enter the audit log. Where quarantine is true, a "
-        "row's event holds the whole row, for as long as the log is kept: name what is personal.",
-        examples=[["original_name"]],
-    )
-    bucket: Text | None = Field(
-        default=None,
-        description="The entry of buckets that holds the bytes. May be left out when there is "
-        "only one.",
-        examples=["uploads"],
     )
     backlog_over: StrictInt | None = Field(
         default=None,
@@ -225,11 +205,6 @@ class UploadReservationsSettings(JobSettings):
         yield from super().addresses()
         if self.source is not None and self.source.database is not None:
             yield self.source.database.url
-
-    @property
-    def rows_left_out(self) -> tuple[str, ...] | None:
-        """Columns that a row's event leaves out; None where it does not hold the row."""
-        return tuple(self.leave_out) if self.quarantine else None
 
     def declared(self) -> Iterator[TableSettings]:
         """The operator's tables of reservations."""
