@@ -99,7 +99,7 @@ def test_only_what_waits_is_advised_of_shorter_units_than_days() -> None:
     assert {name for name, said in advice.items() if "write 5d" in said} == {
         *("min_age", "restore_window", "delete_after", "scrub_after", "keep", "grace", "idle_for"),
         *("ask_again_for", "confirm_after", "writing_limit", "settle_after", "keep_for"),
-        *("retention", "minimum_retention", "after"),
+        *("retention", "minimum_retention", "after", "personal_data_kept_for"),
     }
 
 
