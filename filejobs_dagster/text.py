@@ -29,6 +29,13 @@ SHORTEST_KNOWN_SECRET = 4
 MOST_CAUSES = 8
 
 
+class Teaching(Exception):
+    """An error whose message says what was tried, what was found and what to do, without secrets.
+
+    Where commands end, it is told as it is: any other is a fault of the program.
+    """
+
+
 def sanitize(text: str, *, limit: int = DEFAULT_LIMIT, known: Iterable[str] = ()) -> str:
     """Return the text without secrets, printable, and at most `limit` characters long.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.terminal import Invocation, moment, print_error, problems_text
+from filejobs_dagster.cli.arguments import moment
+from filejobs_dagster.cli.terminal import Invocation, print_error, problems_text
 from filejobs_dagster.runbook import of_condition
 
 if TYPE_CHECKING:

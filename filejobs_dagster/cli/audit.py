@@ -11,12 +11,11 @@ from rich.table import Table
 
 from filejobs_dagster.audit.append import COLLECTORS_CHAIN
 from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.arguments import instant, moment
 from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.terminal import (
     Invocation,
     console,
-    instant,
-    moment,
     operator_name,
     print_error,
     print_json,

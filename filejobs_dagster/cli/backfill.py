@@ -14,15 +14,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.arguments import NOTHING, job_named, moment, partitioned_job_names
 from filejobs_dagster.cli.instance import opened_instance
-from filejobs_dagster.cli.terminal import (
-    NOTHING,
-    Invocation,
-    job_named,
-    moment,
-    partitioned_job_names,
-    print_error,
-)
+from filejobs_dagster.cli.terminal import Invocation, print_error
 from filejobs_dagster.ledger.swept_days import days_between
 from filejobs_dagster.postgres.connect import Database, database_now
 from filejobs_dagster.registry import BY_NAME

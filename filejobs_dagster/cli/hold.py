@@ -10,15 +10,8 @@ import typer
 
 from filejobs_dagster.alerts.digest import Kind
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.terminal import (
-    Invocation,
-    duration_given,
-    job_named,
-    job_names,
-    one_line,
-    operator_name,
-    print_error,
-)
+from filejobs_dagster.cli.arguments import duration_given, job_named, job_names
+from filejobs_dagster.cli.terminal import Invocation, one_line, operator_name, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

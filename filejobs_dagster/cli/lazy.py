@@ -83,7 +83,7 @@ def _code_of(go: Any, invocation: Invocation) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return terminal.FAILED
     except Exception as error:  # noqa: BLE001 (the last line of defence: every error is told)
-        from filejobs_dagster.cli.terminal import failure_of  # noqa: PLC0415 (needs the database)
+        from filejobs_dagster.cli.failures import failure_of  # noqa: PLC0415 (needs the database)
 
         failure = failure_of(error, invocation.secrets)
         print_error(failure.text)

@@ -14,7 +14,8 @@ import psycopg
 import typer
 
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.terminal import Invocation, expected_failure, print_error, print_json
+from filejobs_dagster.cli.failures import expected_failure
+from filejobs_dagster.cli.terminal import Invocation, print_error, print_json
 from filejobs_dagster.ledger.mirror import FinishedRun, OpenRun, open_runs
 from filejobs_dagster.ledger.mirror import mirror as record
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable

@@ -14,7 +14,8 @@ import psycopg
 import typer
 
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.terminal import Invocation, job_named, print_error
+from filejobs_dagster.cli.arguments import job_named
+from filejobs_dagster.cli.terminal import Invocation, print_error
 from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:

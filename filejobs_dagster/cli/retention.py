@@ -12,12 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.arguments import NOTHING, instant, moment
 from filejobs_dagster.cli.terminal import (
-    NOTHING,
     Invocation,
     console,
-    instant,
-    moment,
     one_line,
     print_error,
     print_json,

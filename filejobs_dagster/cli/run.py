@@ -20,25 +20,27 @@ from rich.table import Table
 from rich.text import Text
 
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.instance import instance_here, quiet
-from filejobs_dagster.cli.terminal import (
+from filejobs_dagster.cli.arguments import (
     NOT_KNOWN,
     NOTHING,
-    Invocation,
     acted_on,
-    console,
     duration_given,
     instant,
-    is_folded,
     job_named,
     job_names,
     moment,
     number,
+    span,
+)
+from filejobs_dagster.cli.instance import instance_here, quiet
+from filejobs_dagster.cli.terminal import (
+    Invocation,
+    console,
+    is_folded,
     print_error,
     print_json,
     print_table,
     refuse,
-    span,
 )
 from filejobs_dagster.ledger.runs import RecordedRun, newest_runs, runs_named, would_act
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable

@@ -21,24 +21,26 @@ from filejobs_dagster.alerts.digest import ADVICE
 from filejobs_dagster.alerts.mutes import Mute, active, covering
 from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.terminal import (
+from filejobs_dagster.cli.arguments import (
     NOTHING,
-    Invocation,
     acted_on,
-    console,
-    expected_failure,
     instant,
     job_named,
     job_names,
     moment,
     number,
+    span,
+    threshold_given,
+)
+from filejobs_dagster.cli.failures import expected_failure
+from filejobs_dagster.cli.terminal import (
+    Invocation,
+    console,
     one_line,
     print_error,
     print_json,
     print_table,
     problems_text,
-    span,
-    threshold_given,
 )
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.outcome import StartedBy

@@ -160,7 +160,7 @@ def _verified(
     import psycopg  # noqa: PLC0415 (--help works without it)
 
     from filejobs_dagster.audit.pins.store import PinStoreUnusable  # noqa: PLC0415
-    from filejobs_dagster.cli.terminal import expected_failure  # noqa: PLC0415
+    from filejobs_dagster.cli.failures import expected_failure  # noqa: PLC0415
     from filejobs_dagster.jobs.audit_setup import verify_policy  # noqa: PLC0415
     from filejobs_dagster.objects.errors import BucketUnavailable  # noqa: PLC0415
     from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable  # noqa: PLC0415

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.text import Teaching
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
@@ -123,7 +125,7 @@ def _has(path: Path, bits: int) -> bool:
 # What is said when the optional `embedded` extra is not installed.
 
 
-class EmbeddedExtraMissingError(ImportError):
+class EmbeddedExtraMissingError(ImportError, Teaching):
     """A part of the `embedded` extra is not installed."""
 
 

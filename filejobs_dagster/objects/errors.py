@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.text import sanitize
+from filejobs_dagster.text import Teaching, sanitize
 
 LONGEST_REASON = 500
 
@@ -84,7 +84,7 @@ CONDITION_NOT_MET = frozenset({"412", "PreconditionFailed"})
 """Codes that say that the object is another one than the request named."""
 
 
-class BucketUnavailable(Exception):
+class BucketUnavailable(Teaching):
     """The bucket cannot be used; the message says what was found and what to do."""
 
 

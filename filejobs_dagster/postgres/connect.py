@@ -21,6 +21,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from filejobs_dagster.text import Teaching
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
@@ -91,7 +93,7 @@ SELECT set_config('search_path', %s, true),
 """
 
 
-class DatabaseUnavailable(Exception):
+class DatabaseUnavailable(Teaching):
     """The database could not be reached; the message says where and what to check."""
 
 
@@ -108,7 +110,7 @@ class NoConnectionFree(psycopg.OperationalError):
         )
 
 
-class CommitUnconfirmed(psycopg.OperationalError):
+class CommitUnconfirmed(psycopg.OperationalError, Teaching):
     """A COMMIT came back, and its transaction may all the same be lost: no bytes may go for it.
 
     Nor may the transaction be tried again: on this server it has usually been committed.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from filejobs_dagster.postgres.connect import Database, one
+from filejobs_dagster.text import Teaching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ CREATE TABLE IF NOT EXISTS filejobs_migration (
 """
 
 
-class MigrationRefused(Exception):
+class MigrationRefused(Teaching):
     """The database and the files disagree; nothing was applied."""
 
 

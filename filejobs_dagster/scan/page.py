@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.scan.result import CLASSES, Slice
 from filejobs_dagster.streams.scratch import human_size as size_of
+from filejobs_dagster.text import Teaching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +57,7 @@ _PERCENT = 100
 _A_LITTLE = 0.1
 
 
-class PlotsMissing(Exception):
+class PlotsMissing(Teaching):
     """matplotlib is not installed; the message says what to install."""
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
+from filejobs_dagster.text import Teaching
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -56,7 +58,7 @@ class Problem:
         return f"{where}: {self.found}; {self.expected}"
 
 
-class SettingsError(Exception):
+class SettingsError(Teaching):
     """The settings cannot be used. Carries every problem that was found, not only the first.
 
     Attributes:

@@ -17,6 +17,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from filejobs_dagster.text import Teaching
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 STEP = 1024
 
 
-class NotEnoughRoom(Exception):
+class NotEnoughRoom(Teaching):
     """The scratch folder's disk has too little room; the message has the numbers."""
 
 

@@ -381,8 +381,10 @@ def test_a_name_of_a_chain_that_no_key_of_a_pin_can_hold_is_refused(
 NO_KINDS = {
     "audit.archive",
     "buckets.",
+    "on.",
     "own.",
     "public.documents",
+    "public.draft",
     "public.notification_delivery",
     "public.photos",
     "public.session",

@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "init", "migrate", "grants", "doctor", "bucket", "apply", "verify",
-    "audit",
-    "run", "open", "status",
-    "runs", "retention", "hold", "release",
-    "restore", "backfill", "uploads", "alert", "metrics", "record", "mirror", "serve-trigger",
-    "live", "ready", "settings",
+    "demo", "dev", "prove", "scan", "init", "migrate", "grants", "doctor", "bucket",
+    "apply", "verify", "audit", "run", "open", "status", "runs", "retention", "hold",
+    "release", "restore", "mute", "unmute", "backfill", "drain", "uploads", "alert",
+    "metrics", "record", "mirror", "serve-trigger", "live", "ready", "settings",
 )  # fmt: skip
 
 IMPORTED = """
@@ -255,7 +253,8 @@ def test_the_version_has_a_short_option() -> None:
 TEXT = {
     # What they print is for people or for another program's own format.
     "demo", "dev", "init", "migrate", "bucket adopt", "apply", "audit keygen", "audit restore",
-    "audit prove", "audit hold set", "audit hold release", "open", "hold", "release", "backfill",
+    "audit prove", "audit hold set", "audit hold release", "open", "hold", "release", "mute",
+    "unmute", "record", "drain", "backfill",
     "uploads retry", "alert", "metrics", "serve-trigger", "live", "ready",
     # JSON in any case.
     "bucket policy", "settings schema",

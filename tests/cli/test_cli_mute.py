@@ -44,7 +44,7 @@ def test_what_is_muted_is_seen_everywhere_and_no_exit_code_forgets_it(desk: Desk
     ended = desk.call("unmute", JOB)
     assert ended.exit_code == 0, ended.output
     assert "Over. It was: every alert" in ended.stdout
-    assert "muted" not in desk.call("status", "--check").stdout
+    assert "told to nobody" not in desk.call("status", "--check").stdout
     assert desk.call("unmute", JOB).exit_code == 1
 
 

@@ -298,7 +298,8 @@ def test_a_schema_that_is_not_migrated_yet_is_told_to_be(world: World) -> None:
         pytest.raises(Refusal) as refused,
     ):
         world.enter("storage_orphans")
-    assert str(refused.value) == f"The database lacks {newest.name}. Run `filejobs migrate`."
+    said = f"The database lacks {newest.name}. Run `filejobs migrate`."
+    assert str(refused.value) == f"{said} See docs/runbook.md#refused-tables"
 
 
 def test_schemas_with_odd_names_are_as_they_were_made(

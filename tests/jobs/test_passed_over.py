@@ -595,6 +595,7 @@ REASON_OF: dict[Fate, Reason | None] = {
     Fate.DELETED: None,
     Fate.MARKED: None,
     Fate.PURGED: None,
+    Fate.QUARANTINED: None,
     Fate.ALREADY_GONE: "ghost",
     Fate.CHANGED: None,
     Fate.UNDECIDED: "cannot be looked at",

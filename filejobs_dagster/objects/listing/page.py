@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from filejobs_dagster.text import display_key
+from filejobs_dagster.text import Teaching, display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,7 +119,7 @@ class ListingProgress:
 # How a listing ends that is not complete: nothing may be concluded from any part of it.
 
 
-class ListingFailed(Exception):
+class ListingFailed(Teaching):
     """The bucket was not listed completely; the message says what was found and what to do."""
 
 

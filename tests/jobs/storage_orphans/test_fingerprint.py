@@ -36,7 +36,7 @@ OF_A_SOURCE: dict[str, Any] = {
 NO_PART = {
     "region", "access_key_id", "secret_access_key", "session_token", "addressing", "content_md5",
     "max_attempts", "min_age", "named_elsewhere", "purge_versions", "owns_whole_bucket",
-    "owns_nothing",
+    "owns_nothing", "quarantine", "delete",
 }  # fmt: skip
 # The first only refuses. The second must be a replica of the same database, or is refused.
 NO_PART_OF_A_SOURCE = {"min_rows", "read_from", "rows_checked_by_hand", "keys_checked_by_hand"}

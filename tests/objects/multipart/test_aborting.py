@@ -406,6 +406,8 @@ def test_only_one_module_aborts_and_only_the_gate_uses_it() -> None:
             senders.add(module)
         if "aborting" in text and _ABORTING in imports_of(text):
             users.add(module)
-    # The probe aborts an upload that it has just begun, under a key of its own beside the marker.
-    assert senders == {"objects/multipart/aborting.py", "door/server.py"}
+    # The probe and a copy in parts abort what they have just begun, under keys of the house's own.
+    assert senders == {
+        "objects/multipart/aborting.py", "door/server.py", "objects/quarantine.py",
+    }  # fmt: skip
     assert users == {"objects/gate.py"}
