@@ -258,7 +258,8 @@ def test_a_listing_of_quarantine_needs_no_more_memory_for_more_copies(
             _storage=type("S", (), {"bucket": one.bucket, "client": None})(),
             _books=type("B", (), {"facts": {}})(),
             _request=type("R", (), {"batch_size": 1000, "limit": 1})(),
-            _again=[], _setbacks=None, _kept=0, _bytes=0, _oldest=None, _expired=0, _brought_back=0, _failed=0,
+            _again=[], _setbacks=None,
+            _kept=0, _bytes=0, _oldest=None, _expired=0, _brought_back=0, _failed=0,
         )  # fmt: skip
         monkeypatch.setattr(expiring.Expiring, "_drop_left_over", lambda *_: None)
         tracemalloc.start()
