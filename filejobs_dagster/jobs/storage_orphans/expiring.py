@@ -16,14 +16,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.outcomes import WHY_STOPPED, DeletionStopped, Fate, StorageRejected
-from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning
 from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
 from filejobs_dagster.jobs.storage_orphans import statements
 from filejobs_dagster.jobs.storage_orphans.detail import (
     COPIES_DEFERRED,
     COPIES_EXPIRED,
     FAILED,
-    FAILED_AGAIN,
     OF_COPIES,
 )
 from filejobs_dagster.jobs.storage_orphans.review import named, reasons
