@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.alerts.digest import SEVERITY, TITLE, Kind, Severity
 from filejobs_dagster.door.hold import open_holds
+from filejobs_dagster.ledger.outcome import AHEAD
 from filejobs_dagster.ledger.standing import dead_letters_of, missing_of, tripped
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.runbook import of_condition
@@ -58,8 +59,11 @@ SELECT job, run_id, finished_at
  LIMIT 100
 """
 
+# A mirror at work sets a watermark of the future back; one that stays is nobody's.
 _MIRROR_READ_UNTIL = """
-SELECT read_until, read_until < clock_timestamp() - %(after)s::interval
+SELECT read_until,
+       read_until NOT BETWEEN clock_timestamp() - %(after)s::interval
+                          AND clock_timestamp() + %(ahead)s::interval
   FROM mirror_watermark
  WHERE installation = %(installation)s
 """
@@ -307,7 +311,8 @@ def _held(
 
 
 def _silent(cursor: psycopg.Cursor[TupleRow], installation: str) -> Condition | None:
-    cursor.execute(_MIRROR_READ_UNTIL, {"installation": installation, "after": SILENT_AFTER})
+    values = {"installation": installation, "after": SILENT_AFTER, "ahead": AHEAD}
+    cursor.execute(_MIRROR_READ_UNTIL, values)
     row = cursor.fetchone()
     if row is None or not row[1]:
         return None

@@ -265,11 +265,13 @@ def _statements(
         plans, statements = list(table.plans()), table.statements()
         rows, timed = table.times(most=LARGE_ROWS)
     except (SourceRefused, psycopg.Error) as error:
-        yield failed(
-            name,
-            str(error),
+        hint = getattr(getattr(error.__cause__, "diag", None), "message_hint", None)
+        grant = (
             "GRANT what the role lacks (SELECT for the candidates; SELECT, and UPDATE or DELETE, "
-            "for the claim; INSERT for the audit statement), or mend the statement",
+            "for the claim; INSERT for the audit statement), or mend the statement"
+        )
+        yield failed(
+            name, str(error), grant if hint is None else f"follow PostgreSQL's hint: {hint}"
         )
         return
     with database.transaction(connection, read_only=True) as cursor:

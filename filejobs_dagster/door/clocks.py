@@ -57,7 +57,7 @@ SYNCHRONISE = (
 # One look into the index (installation, job, finished_at DESC, id DESC) per job; of runs at work
 # the partial index holds a handful; the other tables have a row for each chain and each bucket.
 _NEWEST_RECORD = """
-SELECT what, moment
+SELECT what, least(moment, '9999-12-30')
   FROM (SELECT 'run ' || run.run_id || ' of ' || wanted.job, run.finished_at
           FROM unnest(%(jobs)s::text[]) AS wanted (job)
          CROSS JOIN LATERAL (

@@ -47,6 +47,9 @@ ROOM_FOR_THE_FIRST = timedelta(minutes=10)
 
 EVERYTHING_COVERED = "everything"
 
+MOST_COUNTED = 2**63
+"""No count in a record is as large; what is was written by somebody else."""
+
 UNITS_SHOWN = 2
 MISSING_SHOWN = 3
 
@@ -638,6 +641,9 @@ def _readable(detail: Any) -> dict[str, Any]:
     judging.
     """
     found = dict(detail) if isinstance(detail, dict) else {}
+    beyond = [name for name, it in found.items() if isinstance(it, int) and abs(it) >= MOST_COUNTED]
+    for name in beyond:
+        del found[name]
     if not isinstance(found.get("window", {}), dict):
         del found["window"]
     if not isinstance(found.get("untouched", 0), int):

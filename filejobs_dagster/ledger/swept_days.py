@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from dateutil.parser import isoparse
 
+from filejobs_dagster.ledger.outcome import AHEAD
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -40,6 +42,7 @@ SELECT run_id, {_LOOKED_UNTIL}
    AND detail #>> '{{window,covers}}' = 'everything'
    AND detail ->> 'swept' = 'true'
    AND detail ->> 'cutoff' IS NOT NULL
+   AND finished_at <= (SELECT clock_timestamp() + %(ahead)s)
  ORDER BY finished_at DESC, id DESC
  LIMIT %(most)s
 """  # noqa: S608 (constants of this module)
@@ -52,6 +55,7 @@ SELECT DISTINCT detail #>> '{{window,covers}}', {_LOOKED_UNTIL}, detail #>> '{{w
    AND mode = 'live'
    AND outcome = 'ok'
    AND finished_at >= %(first)s
+   AND finished_at <= (SELECT clock_timestamp() + %(ahead)s)
    AND detail #>> '{{window,covers}}' = ANY (%(days)s)
    AND detail ->> 'swept' = 'true'
 """  # noqa: S608 (constants of this module)
@@ -108,7 +112,8 @@ def swept_days(
     asked = sorted(days)
     if not asked:
         return SweptDays(frozenset())
-    who: Mapping[str, object] = {"installation": installation, "job": job}
+    # By a clock that was ahead a run takes days for over that are still to come.
+    who: Mapping[str, object] = {"installation": installation, "job": job, "ahead": AHEAD}
     cursor.execute(_NEWEST_OVER_EVERYTHING, {**who, "most": MOST_UNREADABLE})
     readable = ((row[0], _looked_until(*row[1:])) for row in cursor.fetchall())
     newest = next((each for each in readable if each[1] is not None), None)

@@ -177,6 +177,9 @@ def test_the_daemons_silence_is_heard_from_outside_and_its_return_from_inside(
     watch.connection.execute("UPDATE mirror_watermark SET read_until = now()")
     watch.tick()
     assert "1 over: Nobody records what ran" in watch.receiver.texts[0]
+    ahead = "UPDATE mirror_watermark SET read_until = now() + interval '365 days'"
+    watch.connection.execute(ahead)
+    assert kinds(watch, from_outside=True) == {"silent": None}, "no clock silences it for a year"
 
 
 def test_no_reason_shows_a_secret_or_is_longer_than_a_message_may_be(watch: Watch) -> None:

@@ -199,3 +199,45 @@ def test_a_cancelled_run_is_no_failed_one_in_any_view(desk: Desk) -> None:
     assert "since it was cancelled" in " ".join(standing.stdout.split())
     figures = desk.call("status", "--format", "prometheus").stdout
     assert re.search(r'last_run_failed\{[^}]*upload_reservations"\} 0\.0', figures)
+
+
+BAD_RECORDS: dict[str, str] = {
+    "nested 2,000 deep": f'{{"window": {{"covers": "everything"}}, "a": {"[" * 2000}{"]" * 2000}}}',
+    "a list": "[1, 2]",
+    "words for numbers": '{"window": {"covers": "everything"}, "oldest_left": {"a": 1}, "missing":'
+    ' "many", "dead_letters": [], "untouched": "x", "finding": 7, "samples": 5, "breakers": 3,'
+    ' "findings": {}, "classes": [1], "fates": 4, "would_collect": {}, "trigger": 9, "holder": 3,'
+    ' "started_by": 8, "truncated": "no", "explained": 5, "cutoff": "infinity", "swept": true,'
+    ' "limited_to": {}, "ended": [], "started_again": 2, "references_read_at": "infinity"}',
+    "numbers beyond all": '{"window": {"covers": "everything", "to": "infinity"}, "missing": 1e400,'
+    ' "dead_letters": 99999999999999999999999999999999, "untouched": -1, "oldest_left":'
+    ' "99999-01-01", "bytes_freed": 1e308, "swept": true, "cutoff": "-infinity"}',
+}
+
+
+@pytest.mark.parametrize("detail", BAD_RECORDS.values(), ids=BAD_RECORDS)
+def test_every_command_that_reads_survives_any_record(desk: Desk, detail: str) -> None:
+    desk.configure("audit_seal", mode="live")
+    good = desk.record("audit_seal")
+    for odd, times in (("r", "now(), now()"), ("s", "'-infinity', 'infinity'")):
+        desk.connection.execute(
+            "INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome,"
+            " mode, scanned, acted, detail)"
+            f" VALUES (%s, 'desk', 'upload_reservations', {times}, 'ok', 'live', 1, 1, %s)",
+            (odd, detail),
+        )
+    for arguments in (
+        ("status",), ("status", "--format", "json"), ("status", "--check"),
+        ("runs",), ("runs", "--format", "json"), ("runs", "--full"), ("runs", "--failed"),
+        ("metrics",), ("alert", "--show"),
+    ):  # fmt: skip
+        said = desk.call(*arguments)
+        assert said.exception is None or isinstance(said.exception, SystemExit), (
+            arguments,
+            repr(said.exception),
+        )
+        assert "Traceback" not in said.output, arguments
+        assert said.exit_code in (0, 1, 2, 3), (arguments, said.output)
+    table = desk.call("status").output
+    assert re.search(r"audit_seal\s.*ok", table), table
+    assert {run["run_id"] for run in listed(desk)} == {good, "r", "s"}

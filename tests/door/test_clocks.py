@@ -215,6 +215,18 @@ RECORDED = {
 }
 
 
+def test_a_record_that_ends_at_infinity_is_one_of_the_future(
+    installation: Installation, at: Look
+) -> None:
+    installation.execute(
+        "INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome, mode)"
+        " VALUES ('r-1', 'test', 'deleted_files', now(), 'infinity', 'ok', 'live')"
+    )
+    said = refused(Clocks(), without_bytes(at, buckets=False))
+    assert "a record of the future stands there" in said
+    assert "(run r-1 of deleted_files) is of 9999-12-30" in Clocks().look(at)
+
+
 @pytest.mark.parametrize("what", RECORDED)
 def test_a_record_of_the_future_is_named_and_refuses_where_no_third_clock_speaks_against_it(
     installation: Installation, at: Look, what: str, caplog: pytest.LogCaptureFixture

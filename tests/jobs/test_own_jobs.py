@@ -28,6 +28,7 @@ from filejobs_dagster.jobs.own import foreign
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.standing import Standing, standings
+from filejobs_dagster.ledger.swept_days import swept_days
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
@@ -247,6 +248,58 @@ def test_a_row_that_postgresql_refuses_does_not_stop_the_others(drafts: World) -
     assert drafts.count() == 1
     detail = drafts.record()["detail"]
     assert (detail["classes"]["claim refused"], detail["swept"]) == (1, False)
+
+
+def test_what_a_rule_passes_over_is_counted_waits_and_starves_nobody(drafts: World) -> None:
+    drafts.declare("own_drafts", rule=RULE, limit=2, batch_size=1)
+    drafts.drafts("60 days", "59 days", "58 days", "57 days", "56 days", "55 days")
+    drafts.installation.execute("CREATE TABLE page (draft_id bigint REFERENCES draft)")
+    drafts.installation.execute("INSERT INTO page VALUES (1), (2), (3)")
+    drafts.installation.execute(
+        "INSERT INTO draft (abandoned_at) VALUES ('-infinity'), ('0001-01-01'), ('12000-01-01')"
+    )
+    day = (datetime.now(timezone.utc) - timedelta(days=57)).date()
+
+    def run() -> dict[str, Any]:
+        result = drafts.run("own_drafts")
+        assert result.success, failure_of(result)
+        record = drafts.record()
+        with psycopg.connect(drafts.installation.database_url) as connection:
+            swept = swept_days(connection.cursor(), "test", "own_drafts", [day]).swept(day)
+        detail: dict[str, Any] = record["detail"]
+        assert (detail["swept"], swept) == (False, False)
+        assert drafts.standing("own_drafts").word == "behind"
+        return detail | {"acted": record["acted"]}
+
+    first = run()
+    assert (first["acted"], first["classes"]["claim refused"]) == (2, 3), "the limit counts claims"
+    second = run()
+    assert (second["acted"], second["classes"]["waits after a failure"]) == (1, 3)
+    assert sum(many for it, many in second["classes"].items() if "no usable time" in it) == 3
+    assert "2 rows are due without a key or with a time that no calendar" in second["finding"]
+    drafts.installation.execute("DROP TABLE page")
+    assert run()["acted"] == 0, "a pause outlives its run"
+    drafts.installation.execute("UPDATE setback SET not_before = now()")
+    assert run()["acted"] == 2
+
+
+def test_a_rule_over_a_published_table_without_replica_identity_is_refused_before(
+    drafts: World,
+) -> None:
+    drafts.declare("own_drafts", rule=RULE)
+    drafts.drafts("1h")
+    drafts.installation.execute("ALTER TABLE draft DROP CONSTRAINT draft_pkey")
+    drafts.installation.execute("ALTER TABLE draft ADD UNIQUE (id)")
+    drafts.installation.execute("CREATE PUBLICATION everything FOR TABLE draft")
+    for dry_run in (True, False):
+        said = failure_of(drafts.run("own_drafts", dry_run=dry_run))
+        assert "PostgreSQL refuses claim of source" in said
+        assert 'table "draft" because it does not have a replica identity' in said
+        assert "set REPLICA IDENTITY using ALTER TABLE" in said
+        assert "Nothing was claimed" in said
+    said = [str(it) for it in examine(drafts.installation.loaded(), {}) if it.verdict == "failed"]
+    assert any("own rule" in it and "REPLICA IDENTITY" in it for it in said)
+    assert drafts.count() == 1
 
 
 # A callable -----------------------------------------------------------------------------------

@@ -594,6 +594,7 @@ OF_OTHER_THINGS = {"run_history"}
 REASON_OF: dict[Fate, Reason | None] = {
     Fate.DELETED: None,
     Fate.MARKED: None,
+    Fate.QUARANTINED: None,
     Fate.PURGED: None,
     Fate.QUARANTINED: None,
     Fate.ALREADY_GONE: "ghost",

@@ -36,6 +36,7 @@ class Book:
         self, *, day: date | None, cutoff: datetime | None = LATER, swept: bool = True,
         mode: str = "live", outcome: str = "ok", installation: str = "here", job: str = JOB,
         backfill: str | None = None, restore_window: timedelta | None = None,
+        ended: datetime = LATER + timedelta(minutes=1),
     ) -> None:  # fmt: skip
         window: dict[str, Any] = {"covers": "everything"}
         if day is not None:
@@ -52,7 +53,7 @@ class Book:
             "INSERT INTO job_run (run_id, installation, job, started_at, finished_at, outcome,"
             " mode, detail, error) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
-                str(uuid.uuid4()), installation, job, LATER, LATER + timedelta(minutes=1), outcome,
+                str(uuid.uuid4()), installation, job, LATER, ended, outcome,
                 mode, Jsonb(detail), None if outcome == "ok" else "it did not work",
             ),
         )  # fmt: skip
@@ -153,3 +154,12 @@ def test_a_record_whose_cutoff_cannot_be_read_hides_no_other(book: Book, cutoff:
 
     assert book.missing() == []
     assert book.read().by_day == {FIRST}
+
+
+def test_a_record_of_the_future_sweeps_no_day_that_is_still_to_come(book: Book) -> None:
+    ahead = datetime.now(timezone.utc) + timedelta(days=365)
+    for day in (None, DAYS[2]):
+        book.record(day=day, cutoff=ahead, ended=ahead)
+    assert book.missing() == list(DAYS)
+    book.record(day=None, cutoff=end_of(DAYS[0]))
+    assert book.missing() == list(DAYS[1:]), "the newest of those that are believed counts"

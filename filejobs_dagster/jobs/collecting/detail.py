@@ -213,12 +213,16 @@ def refusing(source: str, which: str, so_far: str, *, rows_alone: bool = False) 
         yield
     except psycopg.Error as error:
         too_slow = isinstance(error, psycopg.errors.QueryCanceled)
-        if isinstance(error, psycopg.OperationalError) and not too_slow:
+        # Of a published table without replica identity, for instance: no outage, as its class says.
+        in_no_state = isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState)
+        if isinstance(error, psycopg.OperationalError) and not (too_slow or in_no_state):
             raise
         if rows_alone and refuses_a_row(error):
             raise
         if too_slow:
             advice = "give it an index, or a smaller batch_size, or a longer statement_timeout"
+        elif in_no_state and error.diag.message_hint:
+            advice = f"follow PostgreSQL's hint: {error.diag.message_hint.rstrip('.')}"
         elif isinstance(error, psycopg.errors.InsufficientPrivilege):
             advice = "GRANT the role what it lacks"
         else:

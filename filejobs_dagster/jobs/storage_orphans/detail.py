@@ -29,6 +29,12 @@ UNANSWERED = Fate.UNANSWERED.value
 TOO_RECENT = "asked for a moment ago"
 OWNER_REFERENCED = "its owner is referenced"
 
+OF_COPIES = "copy in quarantine: "
+"""So the classes begin of copies whose time is over, and which are still there."""
+
+COPIES_DEFERRED = f"{OF_COPIES}deferred"
+COPIES_EXPIRED = "copies expired"
+
 DERIVED_FROM = "derived from "
 """So the gate's reason begins for an object whose owner is named; the owner's key follows."""
 
@@ -235,10 +241,14 @@ FIELDS: Mapping[str, str] = {
     ),
     "in_quarantine": (
         "live: what is kept (objects, bytes, since when the oldest), what was kept long enough and "
-        "is gone, and what a source names by now and was brought back"
+        "is gone, and what a source names by now and was brought back. What stays although its "
+        "time is over stands in `fates`: failed, waiting after a failure, deferred by a limit"
     ),
     "bytes_freed": "live: bytes that are free now",
-    "objects_left": "live: orphans that storage did not let go, or whose result is not written yet",
+    "objects_left": (
+        "live: orphans and copies in quarantine that storage did not let go, or whose result is "
+        "not written yet"
+    ),
     "put_off": (
         "live: orphans that are not tried again yet, by the reason: `failed`, `undecided`, "
         "`cannot be looked at`, `ghost`"

@@ -2,7 +2,8 @@
 
 Copies are read as the bucket lists them, a page at a time, so a million of them need no more memory
 than a thousand. Those that have been kept long enough go by the same gate as everything else, which
-asks every source once more: the copy of a key that is named by now is brought back instead.
+asks every source once more: the copy of a key that is named by now is brought back instead. What
+cannot go is counted and waits behind the others, as everything that fails.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
 from filejobs_dagster.book.outcomes import WHY_STOPPED, DeletionStopped, Fate, StorageRejected
+from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning
+from filejobs_dagster.jobs.setbacks import WAITS, Setbacks
 from filejobs_dagster.jobs.storage_orphans import statements
+from filejobs_dagster.jobs.storage_orphans.detail import (
+    COPIES_DEFERRED,
+    COPIES_EXPIRED,
+    FAILED,
+    OF_COPIES,
+)
 from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below
@@ -39,6 +48,9 @@ BY_DEFAULT = "nothing is said in the settings, and no sweep has deleted here at 
 
 _LEFT_OVER = timedelta(days=1)
 """An upload of parts below the prefix that is older than this is nobody's any more."""
+
+MOST_AGAIN = 10_000
+"""So many copies that failed before are tried again in one run; the others wait for the next."""
 
 
 def in_force(context: RunContext, storage: Storage) -> tuple[QuarantineSettings, str] | None:
@@ -95,10 +107,14 @@ class Expiring:
         self._manner = deletion_mode
         self._rewrites = rewrites
         self._ends_at = ends_at
+        self._setbacks = Setbacks(context, storage.entry)
+        self._again: list[Copy] = []
         self._kept, self._bytes, self._oldest = 0, 0, None
         self._expired = self._brought_back = self._failed = 0
 
     _oldest: datetime | None
+    _keep: timedelta
+    _now: datetime
 
     def run(self, keeps: QuarantineSettings | None, now: datetime) -> None:
         """Take what has been kept long enough, and count what is kept.
@@ -111,17 +127,20 @@ class Expiring:
         Raises:
             JobFailed: Storage or a source refused; what is left is written down.
         """
-        before = now - (keeps or QuarantineSettings()).keep
+        self._now, self._keep = now, (keeps or QuarantineSettings()).keep
         try:
             for prefix in self._storage.bucket.owned_prefixes:
                 for page in copies_below(self._storage.client, self._name, prefix):
-                    self._page(page, before)
+                    self._page(page)
         except (ClientError, BotoCoreError) as error:
             why = f"What lies in quarantine could not be listed: {described(error)}."
             if keeps is not None:
                 raise JobFailed(f"{why} Nothing of it was deleted.") from error
             self._context.log.info("%s", why)
             return
+        again, self._again = self._again, []
+        gone = self._work(again, again=True)
+        self._count([copy for copy in again if copy.key not in gone])
         if keeps is not None:
             self._drop_left_over(now)
         self._say()
@@ -130,25 +149,56 @@ class Expiring:
     def _name(self) -> str:
         return self._storage.bucket.bucket
 
-    def _page(self, page: Sequence[Copy], before: datetime) -> None:
-        due = [copy for copy in page if copy.since < before]
+    def _page(self, page: Sequence[Copy]) -> None:
+        """Take what is due and never failed; what did comes after all others, or waits."""
+        due = [copy for copy in page if copy.since < self._now - self._keep]
+        known = self._setbacks.known([copy.key.encode() for copy in due]) if due else {}
+        fresh, later = [], set()
+        for copy in due:
+            setback = known.get(copy.key.encode())
+            if setback is None:
+                fresh.append(copy)
+            elif setback.not_before > self._now or len(self._again) == MOST_AGAIN:
+                why = f"refused {setback.attempts} times, tried again after {setback.not_before}"
+                self._leave(OF_COPIES + WAITS, copy, Meaning.PASSED_OVER, why)
+            else:
+                later.add(copy.key)
+                self._again.append(copy)
+        counted_elsewhere = self._work(fresh) | later
+        self._count([copy for copy in page if copy.key not in counted_elsewhere])
+
+    def _work(self, due: Sequence[Copy], *, again: bool = False) -> set[str]:
+        """Batch after batch, while the limits last; the keys of those copies that went."""
         gone: set[str] = set()
-        for start in range(0, len(due), self._request.batch_size):
+        start = 0
+        while start < len(due):
             room = self._request.limit - self._expired
             over = time.monotonic() >= self._ends_at
             if room <= 0 or over:
                 self._books.stopped = self._books.stopped or (MAX_RUNTIME if over else LIMIT)
+                for copy in due[start:]:
+                    self._leave(COPIES_DEFERRED, copy, Meaning.PASSED_OVER)
                 break
             some = due[start : start + min(self._request.batch_size, room)]
-            gone |= self._take(some)
-        left = [copy for copy in page if copy.key not in gone]
+            start += len(some)
+            gone |= self._take(some, again=again)
+        return gone
+
+    def _count(self, left: Sequence[Copy]) -> None:
+        """Count copies that are kept."""
         self._kept += len(left)
         self._bytes += sum(copy.size for copy in left)
         if left:
             oldest = min(copy.since for copy in left)
             self._oldest = oldest if self._oldest is None else min(self._oldest, oldest)
 
-    def _take(self, copies: Sequence[Copy]) -> set[str]:
+    def _leave(self, fate: str, copy: Copy, means: Meaning, why: str | None = None) -> None:
+        """Count a copy that is due and stays: the run did not sweep."""
+        # What is left is told by its first sighting, which is confirmed only after a while.
+        since = copy.since + self._keep - self._request.confirm_after
+        self._books.totals.note(fate, copy.key, means, why=why, since=since)
+
+    def _take(self, copies: Sequence[Copy], *, again: bool) -> set[str]:
         """One batch; the keys of those copies that went."""
         asked = {copy.key: (copy, self._owners(copy.original)) for copy in copies}
         self._books.batch += 1
@@ -160,17 +210,38 @@ class Expiring:
         except DeletionStopped as stopped:
             self._stop(stopped)
         gone = {*done.of(Fate.DELETED, Fate.MARKED, Fate.ALREADY_GONE)}
+        totals, failed = self._books.totals, done.failed
         self._expired += len(gone)
-        self._failed += len(done.failed)
+        self._failed += len(failed)
+        totals.more[COPIES_EXPIRED] += len(gone)
+        for key, why in failed.items():
+            self._leave(OF_COPIES + FAILED, asked[key][0], Meaning.LEFT, why)
+            totals.more[FAILED_AGAIN] += again
+        anew = {} if again else failed
+        totals.refused_in_a_row = 0 if done.let_go else totals.refused_in_a_row + len(anew)
         self._books.commit_result(
             self._event(
                 "objects.delete.result",
                 deleted=len(gone),
-                **reasons("failed", {key.encode(): why for key, why in done.failed.items()}),
+                **reasons("failed", {key.encode(): why for key, why in failed.items()}),
                 **reasons("kept", {key.encode(): why for key, why in done.kept.items()}),
-            )
+            ),
+            lambda cursor: self._setbacks.write(
+                cursor,
+                {key.encode(): f"{FAILED}: {why}" for key, why in failed.items()},
+                [key.encode() for key in (*gone, *done.kept)] if again else (),
+            ),
         )
         self._bring_back([asked[key][0] for key in done.kept])
+        refused = self._books.refused_as_a_whole(
+            anew,
+            len(copies),
+            "They are copies in quarantine whose time is over. No further batch was begun. Check "
+            "the bucket's permissions below filejobs-quarantine/.",
+        )
+        if refused is not None:
+            self._say()
+            raise JobFailed(refused)
         return gone
 
     def _bring_back(self, copies: Sequence[Copy]) -> None:
@@ -192,6 +263,10 @@ class Expiring:
         failed = {it.key.encode(): it.why for it in ends if it.word == "failed"}
         self._brought_back += len(back)
         self._failed += len(failed)
+        for it in ends:
+            if it.word == "failed":
+                # It is named and not there, so every run tries: no pause.
+                self._leave(f"{OF_COPIES}not brought back", newest[it.key], Meaning.LEFT, it.why)
         result = {**named("restored", [key.encode() for key in back]), **reasons("failed", failed)}
         self._books.commit_result(self._event("objects.restore.result", **result))
         if back:

@@ -22,6 +22,8 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
 from filejobs_dagster.jobs.storage_orphans.detail import (
     ALREADY_GONE,
     CHANGED,
+    COPIES_DEFERRED,
+    COPIES_EXPIRED,
     FAILED,
     LOCKED,
     UNDECIDED,
@@ -111,7 +113,7 @@ class SweepOutcome:
         books, totals, how = self._books, self._books.totals, self._how
         due, waiting = self._marks.tally(how.confirmed_before)
         put_off = self._marks.put_off()
-        if books.stopped == LIMIT and not due.count:
+        if books.stopped == LIMIT and not (due.count or totals.classes[COPIES_DEFERRED]):
             books.stopped = None
         would = self._would(due) if marked and not self._context.live else None
         if would is not None and would["would_defer"]:
@@ -272,9 +274,9 @@ class SweepOutcome:
             return None
         return nothing_worked(
             totals,
-            worked=totals.acted,
+            worked=totals.acted + totals.more[COPIES_EXPIRED],
             failed=totals.left,
-            what=f"Of {totals.left:,} orphans that were due none could be removed",
+            what=f"Of {totals.left:,} objects that were due none could be removed",
             advice="the bucket's permissions",
         )
 

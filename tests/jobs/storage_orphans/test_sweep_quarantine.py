@@ -5,14 +5,16 @@ from __future__ import annotations
 import tracemalloc
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans import expiring
 from filejobs_dagster.objects.gate import Gate
-from filejobs_dagster.objects.quarantine import Copy, copies_below
+from filejobs_dagster.objects.quarantine import Copy, copies_below, original_of
 from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.settings.storage import QuarantineSettings
+from tests.jobs.test_upload_reservations_storage import answer, error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,6 +119,92 @@ def test_what_was_kept_long_enough_goes_and_frees_its_place(
     assert len(intents[0]["keys"]) == 2
 
 
+@pytest.fixture
+def denied(sweep: Sweeper) -> Iterator[set[str]]:
+    """Copies of these keys may not be deleted."""
+    keys: set[str] = set()
+
+    def before_send(request: Any, **_: Any) -> Any:
+        asked = unquote(request.url).split("?")[0].partition(QUARANTINE)
+        return (
+            answer(403, error("AccessDenied"))
+            if original_of(QUARANTINE + asked[2]) in keys
+            else None
+        )
+
+    # A deletion that names the ETag takes a request of its own.
+    events: Any = sweep.client.meta.events
+    events.register("before-send.s3.DeleteObject", before_send)
+    yield keys
+    keys.clear()
+
+
+def test_copies_that_may_not_go_are_counted_and_wait_behind_all_others(
+    sweep: Sweeper, much_later: Callable[[], None], denied: set[str]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    denied.add("files/a")
+    much_later()
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.detail["in_quarantine"] | {"bytes": 0, "oldest": ""} == {
+        "objects": 1, "bytes": 0, "oldest": "", "expired": 1, "brought_back": 0, "failed": 1,
+    }  # fmt: skip
+    assert outcome.detail["fates"]["copy in quarantine: failed"] == 1
+    assert outcome.detail["swept"] is False, "what is due is still there"
+    days = datetime.now(timezone.utc) - datetime.fromisoformat(outcome.detail["oldest_left"])
+    assert days.days == 10, "forty days kept, of thirty"
+
+    waits = sweep()
+    assert waits.ok, waits.error
+    assert waits.detail["fates"] == {"copy in quarantine: waits after a failure": 1}
+    assert waits.detail["swept"] is False
+    assert waits.detail["oldest_left"] is not None
+    assert len(sweep.events("objects.delete.intent")) == 2, "it is not asked for before its time"
+
+    denied.clear()
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+    last = sweep()
+    assert (last.detail["swept"], last.detail["in_quarantine"]["expired"]) == (True, 1)
+    assert kept(sweep) == []
+    assert sweep.installation.value("SELECT count(*) FROM setback") == 0
+
+
+def test_copies_of_which_none_may_go_fail_one_run_and_then_make_the_job_late(
+    sweep: Sweeper, much_later: Callable[[], None], denied: set[str]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    denied.update(ORPHANS)
+    much_later()
+    refused = sweep()
+    assert "quarantine" in (refused.error or "")
+    assert "Check the bucket's permissions" in (refused.error or "")
+    sweep.put("files/c")
+    assert sweep().ok
+    sweep.installation.execute("UPDATE setback SET not_before = now()")
+    again = sweep()
+    assert again.ok, again.error
+    assert (again.acted, again.detail["in_quarantine"]["expired"]) == (1, 1), "nothing is stopped"
+    assert (again.detail["swept"], again.detail["in_quarantine"]["failed"]) == (False, 2)
+
+
+def test_copies_that_a_limit_leaves_are_due_and_no_sweep(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    much_later()
+    outcome = sweep(limit=1)
+    assert outcome.detail["in_quarantine"]["expired"] == 1, "the limit counts what went"
+    assert outcome.detail["fates"]["copy in quarantine: deferred"] == 1
+    assert (outcome.detail["swept"], outcome.detail["truncated"]) == (False, True)
+    assert outcome.detail["stopped_reason"] == "limit"
+    assert outcome.detail["oldest_left"] is not None
+    assert sweep().detail["swept"] is True
+
+
 def test_what_a_source_names_by_now_comes_back_and_is_not_lost(
     sweep: Sweeper, much_later: Callable[[], None]
 ) -> None:
@@ -170,6 +258,7 @@ def test_a_listing_of_quarantine_needs_no_more_memory_for_more_copies(
             _storage=type("S", (), {"bucket": one.bucket, "client": None})(),
             _books=type("B", (), {"facts": {}})(),
             _request=type("R", (), {"batch_size": 1000, "limit": 1})(),
+            _again=[], _setbacks=None,
             _kept=0, _bytes=0, _oldest=None, _expired=0, _brought_back=0, _failed=0,
         )  # fmt: skip
         monkeypatch.setattr(expiring.Expiring, "_drop_left_over", lambda *_: None)
