@@ -143,9 +143,11 @@ class Trial:
     def a_day_later(self) -> None:
         """Set back what the first run marked, by as long as a live run waits for."""
         wait = self.settings.jobs[JOB].confirm_after  # type: ignore[attr-defined]
-        with closing(self.database.connect("a day later")) as connection:
-            with self.database.transaction(connection) as cursor:
-                cursor.execute(_A_DAY_LATER.encode(), {"by": wait + timedelta(hours=1)})
+        with (
+            closing(self.database.connect("a day later")) as connection,
+            self.database.transaction(connection) as cursor,
+        ):
+            cursor.execute(_A_DAY_LATER.encode(), {"by": wait + timedelta(hours=1)})
 
     def gone(self) -> set[str]:
         """What the bucket held and holds no more."""
@@ -361,10 +363,10 @@ class Rehearsal:
         gone = trial.gone()
         error = next((it.error for it in outcomes if it.error is not None), None)
         return [
-            *(_canary(f"orphan {what}", key, "goes", key in gone, error)
+            *(_canary(f"orphan {what}", key, "goes", held=key in gone, error=error)
               for what, key in must_go.items()),
             *(_canary(f"live file of {source}" + ("" if is_new else " (one that is there)"),
-                      key, "stays", key not in gone, None)
+                      key, "stays", held=key not in gone, error=None)
               for source, key, is_new in live),
         ]  # fmt: skip
 
@@ -489,7 +491,7 @@ class _Row:
         return found
 
 
-def _canary(what: str, key: str, expected: str, held: bool, error: str | None) -> dict[str, Any]:
+def _canary(what: str, key: str, expected: str, *, held: bool, error: str | None) -> dict[str, Any]:
     shown = display_key(key)
     why = "" if held else _first(error or "it was not so; see what the job keeps, and why")
     return {"what": what, "key": shown, "expected": expected, "held": held, "why": why}
@@ -586,9 +588,10 @@ def refuse_others(endpoint: str) -> None:
     allowed = (parts.hostname, parts.port)
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "socket.connect" and isinstance(arguments[1], tuple):
-            if arguments[1][:2] != allowed:
-                raise PermissionError("A rehearsal reaches nothing but its own store.")
+        if event != "socket.connect" or not isinstance(arguments[1], tuple):
+            return
+        if arguments[1][:2] != allowed:
+            raise PermissionError("A rehearsal reaches nothing but its own store.")
 
     sys.addaudithook(look)
 
