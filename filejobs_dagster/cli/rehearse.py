@@ -49,6 +49,15 @@ def rehearse(
     mutations: Annotated[
         bool, typer.Option("--mutations/--no-mutations", help="Leave out each rule in turn.")
     ] = True,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="RULE",
+            help="Leave out this rule alone, as the report names it; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     scratch: Annotated[
         Path | None,
         typer.Option(
@@ -103,7 +112,11 @@ def rehearse(
         raise typer.BadParameter(f"there is no folder {scratch}", param_hint="--scratch-dir")
     told = Console(stderr=True, markup=False, highlight=False)
     try:
-        found = play(settings, Options(most_objects, all_tables, mutations, scratch), told.print)
+        found = play(
+            settings,
+            Options(most_objects, all_tables, mutations, tuple(without or ()), scratch),
+            told.print,
+        )
     except (CannotRehearse, EmbeddedPostgresError, EmbeddedS3Error) as error:
         print_error(sanitize(str(error), known=invocation.secrets))
         raise typer.Exit(terminal.FAILED) from None

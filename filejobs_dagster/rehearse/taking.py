@@ -202,12 +202,14 @@ class Options:
         most_objects: More are refused: the store keeps them in memory.
         all_tables: Copy every table that the role may read, whole.
         mutations: Leave out each rule in turn.
+        without: Leave out these rules alone, as the report names them; empty for all.
         folder: Where the copy is kept meanwhile; None for the system's temporary folder.
     """
 
     most_objects: int = 200_000
     all_tables: bool = False
     mutations: bool = True
+    without: tuple[str, ...] = ()
     folder: Path | None = None
 
 
@@ -603,9 +605,8 @@ def _run_there(
     }
     # Its imports take twice as long without bytecode.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [sys.executable, "-m", "filejobs_dagster.rehearse.there", str(folder)]
-    if not options.mutations:
-        command.append("--no-mutations")
+    wanted = json.dumps(options.without if options.mutations else None)
+    command = [sys.executable, "-m", "filejobs_dagster.rehearse.there", str(folder), wanted]
     log = folder / "errors"
     with (
         log.open("w") as errors,

@@ -70,10 +70,11 @@ LONG_ENOUGH = 6
 
 _MODES: tuple[Mode, ...] = get_args(Mode)
 _LOG = logging.getLogger("filejobs_dagster.rehearse")
-_A_DAY_LATER = """
+_MARKED_EARLIER = """
 UPDATE orphan_candidate
    SET first_seen_at = first_seen_at - %(by)s, last_seen_at = last_seen_at - %(by)s
 """
+_JUDGED_EARLIER = "UPDATE orphan_pass SET at = at - %(by)s"
 _ALPHABETS = ("0123456789", "abcdef", "ABCDEF", "ghijklmnopqrstuvwxyz", "GHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -147,7 +148,8 @@ class Trial:
             closing(self.database.connect("a day later")) as connection,
             self.database.transaction(connection) as cursor,
         ):
-            cursor.execute(_A_DAY_LATER.encode(), {"by": wait + timedelta(hours=1)})
+            for statement in (_MARKED_EARLIER, _JUDGED_EARLIER):
+                cursor.execute(statement.encode(), {"by": wait + timedelta(hours=1)})
 
     def gone(self) -> set[str]:
         """What the bucket held and holds no more."""
@@ -263,11 +265,13 @@ class Rehearsal:
 
     # Mutations ----------------------------------------------------------------------------------
 
-    def mutations(self, say: Callable[[str], None]) -> list[dict[str, Any]]:
-        """Leave out each rule in turn; what nothing would have stopped stands first."""
+    def mutations(self, only: Sequence[str], say: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Leave out each rule in turn, or only these; what nothing stopped stands first."""
         base = self._exact_orphans(self._document)
         found = []
         for kind, name, document in _without_each(self._document):
+            if only and name not in only:
+                continue
             say(f"without the {kind} {name}")
             found.append({"kind": kind, "name": name, **self._mutation(document, base)})
         return sorted(found, key=lambda it: (-it["gone"], -(it["would_have_gone"] or 0)))
@@ -613,7 +617,8 @@ def main() -> None:
         found = rehearsal.play()
         say("with planted files")
         found["canaries"] = rehearsal.canaries()
-        found["mutations"] = [] if "--no-mutations" in sys.argv else rehearsal.mutations(say)
+        wanted = json.loads(sys.argv[2])
+        found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
     (folder / "report.json").write_text(json.dumps(found))
 
 
