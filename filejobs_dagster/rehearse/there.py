@@ -32,6 +32,11 @@ from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.door.door import Door
 from filejobs_dagster.embedded import EmbeddedS3
 from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.jobs.storage_orphans.classification.records import (
+    AMBIGUOUS,
+    NAMED_ELSEWHERE,
+    UNKNOWN_SHAPE,
+)
 from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
@@ -300,7 +305,7 @@ class Rehearsal:
             stopped = ", ".join(
                 f"{row['objects']} {row['class']}"
                 for row in _classes(outcomes[0].detail)
-                if row["class"] in {"ambiguous", "named elsewhere", "unknown shape", "protected"}
+                if row["class"] in {AMBIGUOUS, NAMED_ELSEWHERE, UNKNOWN_SHAPE}
             )
             stopped = f"kept: {stopped}" if stopped else ""
         return _mutated(len(more), sorted(more), lost, "" if lost == more else stopped)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +78,9 @@ def recorded(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
 def test_what_went_there_is_what_is_dead_and_here_everything_was_only_read(
     application: Application, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A dead file that somebody protects, and nothing else keeps.
+    protected = "qjyr5x7w08vqacr9ovcz9wu9adle"
+    application.entry["protect"] = [protected]
     before, keys = written(application), application.keys()
     settings = application.settings({**application.environment, "FILEJOBS_DATABASE_URL": reader})
     with recorded(tmp_path / "requests", monkeypatch) as sent:
@@ -91,13 +96,17 @@ def test_what_went_there_is_what_is_dead_and_here_everything_was_only_read(
     assert [it["ok"] for it in found["runs"]] == [True, True]
     # Only upload_reservations, which is not rehearsed, makes orphans of these.
     later = set(application.expected["orphans"][LATER])
-    assert set(found["gone"]["sample"]) == application.dead() - later
-    assert found["gone"]["objects"] == 6
+    assert set(found["gone"]["sample"]) == application.dead() - later - {protected}
+    assert found["gone"]["objects"] == 5
     assert {it["what"]: it["held"] for it in found["canaries"]} == {
         "orphan below the whole bucket": True,
         "orphan by the rewrite untracked variants": True,
         "live file of blobs": True,
     }
+    # What nothing stopped stands first.
+    first = found["mutations"][0]
+    assert (first["kind"], first["name"], first["gone"]) == ("protection", protected, 1)
+    assert not first["stopped_by"]
     by_name = {it["name"]: it for it in found["mutations"]}
     assert by_name["blobs"]["would_have_gone"] > 90
     assert by_name["blobs"]["gone"] == 0
@@ -160,6 +169,33 @@ def report(**changes: Any) -> dict[str, Any]:
         "mutations": [],
         **changes,
     }
+
+
+def test_the_process_of_a_rehearsal_reaches_no_other_server_than_its_own_store(
+    s3_server: EmbeddedS3,
+) -> None:
+    script = """
+import socket, sys
+from urllib.parse import urlsplit
+from filejobs_dagster.rehearse.there import refuse_others
+there = urlsplit(sys.argv[1])
+own = socket.create_server(("127.0.0.1", 0))
+# CONTROL: before, it is reached.
+socket.create_connection((there.hostname, there.port)).close()
+refuse_others("http://127.0.0.1:%d" % own.getsockname()[1])
+socket.create_connection(own.getsockname()).close()
+try:
+    socket.create_connection((there.hostname, there.port))
+except PermissionError as error:
+    print(error)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", script, s3_server.endpoint_url],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "A rehearsal reaches nothing but its own store.\n"
 
 
 RULE = {"kind": "transform", "name": "prepend of manuals", "would_have_gone": 9, "gone": 0,
