@@ -12,12 +12,14 @@ from rich.text import Text
 
 from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.terminal import Invocation, console, print_error, print_json
-from filejobs_dagster.text import sanitize
+from filejobs_dagster.text import bounded, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOST_LINES = 15
+LONGEST = 160
+"""Characters of what stopped a rule's loss; --json has it all."""
 
 
 class Format(str, Enum):
@@ -179,13 +181,15 @@ def _print(out: Console, found: Mapping[str, Any]) -> None:
             f"  {it['what']}: DID NOT; {it['expected']} was expected of {it['key']}. {it['why']}"
         )  # fmt: skip
         out.print(Text(line, style="" if it["held"] else "bold red"))
+    for it in found["unplanted"]:
+        out.print(f"  {it}: nothing could be planted, by no object or row that is there")
     out.print("Rules left out", style="bold")
     _list(
         out,
         (
             f"{it['kind']} {it['name']}: "
             + ("" if it["would_have_gone"] is None else f"{it['would_have_gone']:,} would go; ")
-            + (it["stopped_by"].partition("\n")[0] or "NOTHING stopped it")
+            + (bounded(it["stopped_by"].partition("\n")[0], LONGEST) or "NOTHING stopped it")
             for it in found["mutations"]
         ),
     )

@@ -211,15 +211,18 @@ class Rehearsal:
         settings = load_settings(path, {**os.environ, f"{URL}_0": url})
         with psycopg.connect(make_conninfo(self._server, dbname="postgres")) as connection:
             connection.autocommit = True
+            # One at a time: each is as large as the copy, and a bucket is kept in memory.
+            before = f"rehearsal-{self._trials - 1}"
+            connection.execute(
+                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(before))
+            )
             connection.execute(
                 sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                     sql.Identifier(name), sql.Identifier("rehearsal_0")
                 )
             )
         store = _store()
-        if self._trials > 1:
-            # One bucket at a time: they are kept in memory.
-            store.buckets.pop(f"rehearsal-{self._trials - 1}", None)
+        store.buckets.pop(before, None)
         store.create_bucket(name, "us-east-1")
         things = {**self._objects, **(more or {})}
         for key, thing in things.items():
@@ -345,8 +348,12 @@ class Rehearsal:
 
     # Canaries -----------------------------------------------------------------------------------
 
-    def canaries(self) -> list[dict[str, Any]]:
-        """Plant what must go and what must stay, run, and look."""
+    def canaries(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Plant what must go and what must stay, run, and look.
+
+        Returns:
+            How each fared, and for which rules none could be made.
+        """
         document = copy.deepcopy(self._document)
         document["jobs"][JOB]["breakers"] = {
             **document["jobs"][JOB].get("breakers", {}), **NEVER_TRIP,
@@ -371,13 +378,19 @@ class Rehearsal:
         outcomes.append(trial.run("live"))
         gone = trial.gone()
         error = next((it.error for it in outcomes if it.error is not None), None)
+        wanted = [
+            *(_below(prefix) for prefix in bucket.owned_prefixes),
+            *(_by(rewrite.name) for rewrite in bucket.rewrites),
+            *(source.name for source in bucket.sources),
+        ]
+        done = {*must_go, *(source for source, *_ in live)}
         return [
             *(_canary(f"orphan {what}", key, "goes", held=key in gone, error=error)
               for what, key in must_go.items()),
             *(_canary(f"live file of {source}" + ("" if is_new else " (one that is there)"),
                       key, "stays", held=key not in gone, error=None)
               for source, key, is_new in live),
-        ]  # fmt: skip
+        ], [it for it in wanted if it not in done]  # fmt: skip
 
     def _write(self, name: str, document: Mapping[str, Any]) -> Path:
         path = self._folder / f"{name}.yaml"
@@ -392,7 +405,7 @@ class Rehearsal:
                 if key.startswith(prefix) and not _is_protected(key, bucket):
                     made = self._renamed(key, key.rfind("/") + 1, len(key))
                     if made and not rewrites.owners(made.encode("utf-8", "surrogateescape")):
-                        yield f"below {prefix or 'the whole bucket'}", made
+                        yield _below(prefix), made
                         break
         for rewrite in bucket.rewrites:
             pattern = re.compile(str(rewrite.match), re.DOTALL)
@@ -400,7 +413,7 @@ class Rehearsal:
                 match = pattern.fullmatch(key)
                 made = None if match is None else self._derived(key, match, pattern)
                 if made is not None and not _is_protected(key, bucket):
-                    yield f"by the rewrite {rewrite.name}", made
+                    yield _by(rewrite.name), made
                     break
 
     def _derived(self, key: str, match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
@@ -498,6 +511,14 @@ class _Row:
                 # A column of another type, or one that is made of others.
                 return False
         return found
+
+
+def _below(prefix: str) -> str:
+    return f"below {prefix or 'the whole bucket'}"
+
+
+def _by(rewrite: str) -> str:
+    return f"by the rewrite {rewrite}"
 
 
 def _canary(what: str, key: str, expected: str, *, held: bool, error: str | None) -> dict[str, Any]:
@@ -621,7 +642,7 @@ def main() -> None:
         say("the job as it is: dry, a day later, live")
         found = rehearsal.play()
         say("with planted files")
-        found["canaries"] = rehearsal.canaries()
+        found["canaries"], found["unplanted"] = rehearsal.canaries()
         wanted = json.loads(sys.argv[2])
         found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
     (folder / "report.json").write_text(json.dumps(found))

@@ -130,6 +130,8 @@ def test_a_prepend_that_is_left_out_would_lose_files_and_the_guard_that_refuses_
     assert found["taken"]["tables"]["public.shop_invoice"] == ["pdf"]
     assert "public.auth_user" in found["taken"]["left"]
     assert all(it["held"] for it in found["canaries"]), found["canaries"]
+    # The names below it are too short for another that is surely nobody's.
+    assert "below private/" in found["unplanted"]
 
 
 @pytest.mark.parametrize("application", ["mlflow"], indirect=True)
@@ -166,6 +168,7 @@ def report(**changes: Any) -> dict[str, Any]:
         "requests": {"HeadObject": 2},
         "estimated_seconds": 1.5,
         "canaries": [],
+        "unplanted": ["below private/"],
         "mutations": [],
         **changes,
     }
@@ -217,4 +220,5 @@ def test_what_nothing_stopped_stands_first_and_only_a_planted_file_decides_the_e
     assert "strip_base of photos: 9 of 9 objects gone" in said.stdout
     assert "prepend of manuals: 9 would go; Source 'manuals' names keys" in said.stdout
     assert ("DID NOT" in said.stdout) is not held
+    assert "below private/: nothing could be planted" in said.stdout
     assert "Not copied: 1 tables" in said.stdout
