@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "init", "migrate", "grants", "doctor", "bucket", "apply", "verify",
+    "demo", "dev", "prove", "init", "migrate", "grants", "doctor", "bucket", "rehearse", "apply", "verify",
     "audit",
     "run", "open", "status",
     "runs", "retention", "hold", "release",
