@@ -27,6 +27,7 @@ class Commands(LazyGroup):
         "grants": "filejobs_dagster.cli.grants:grants",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
         "bucket": "filejobs_dagster.cli.bucket:app",
+        "rehearse": "filejobs_dagster.cli.rehearse:rehearse",
         "apply": "filejobs_dagster.cli.apply:apply",
         "verify": "filejobs_dagster.cli.verify:verify",
         "audit": "filejobs_dagster.cli.audit:app",
@@ -74,6 +75,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs grants           the SQL for the rights of each role
   filejobs bucket policy    the same for the bucket
   filejobs doctor           does everything that the jobs need answer?
+  filejobs rehearse         the real sweep on a copy: what would go, what must stay
   filejobs bucket adopt     take a bucket into use for what sweeps it
 
 [bold]Every day[/bold]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "demo", "dev", "prove", "scan", "init", "migrate", "grants", "doctor", "bucket",
-    "apply", "verify", "audit", "run", "open", "status", "runs", "retention", "hold",
-    "release", "restore", "mute", "unmute", "backfill", "drain", "uploads", "alert",
+    "rehearse", "apply", "verify", "audit", "run", "open", "status", "runs", "retention",
+    "hold", "release", "restore", "mute", "unmute", "backfill", "drain", "uploads", "alert",
     "metrics", "record", "mirror", "serve-trigger", "live", "ready", "settings",
 )  # fmt: skip
 

@@ -1,0 +1,652 @@
+"""The process in which the jobs run on the copy: dry, a day later live, then with rules left out.
+
+`python -m filejobs_dagster.rehearse.there FOLDER` finds there what `taking` wrote. No socket of
+this process reaches anything but its own store, and the database is a socket in a folder.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import random
+import re
+import sys
+import uuid
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+from urllib.parse import urlsplit
+
+import psycopg
+import yaml
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from filejobs_dagster.collector import Resources
+from filejobs_dagster.door.adoption import AdoptionTarget, adopt
+from filejobs_dagster.door.door import Door
+from filejobs_dagster.embedded import EmbeddedS3
+from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.jobs.storage_orphans.classification.records import (
+    AMBIGUOUS,
+    NAMED_ELSEWHERE,
+    UNKNOWN_SHAPE,
+)
+from filejobs_dagster.ledger.outcome import Mode, Trigger
+from filejobs_dagster.ledger.progress import RunIdentity
+from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.references.own_tables import OWN_TABLES
+from filejobs_dagster.references.transforms import Rewrites, Transforms
+from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.rehearse.taking import INSTALLATION, JOB, URL
+from filejobs_dagster.settings import Settings, SettingsError, load_settings
+from filejobs_dagster.text import display_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from filejobs_dagster.jobs.run_history.settings import History
+    from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.run_context import RunContext
+    from filejobs_dagster.settings import BucketSettings
+    from filejobs_dagster.settings.storage import SourceSettings
+
+SAMPLE = 10
+OLD = timedelta(days=400)
+"""The age of what is planted: no min_age is longer."""
+
+NEVER_TRIP = {
+    "max_orphan_fraction": 1,
+    "max_ambiguous_fraction": 1,
+    "max_missing_fraction": 1,
+    "max_named_elsewhere_fraction": 1,
+    "max_newer": 1_000_000,
+}
+"""For canaries alone: in a small bucket they would be a large share."""
+
+LONG_ENOUGH = 6
+"""Characters of a name that are replaced in a canary's; fewer might meet another's name."""
+
+_MODES: tuple[Mode, ...] = get_args(Mode)
+_LOG = logging.getLogger("filejobs_dagster.rehearse")
+_MARKED_EARLIER = """
+UPDATE orphan_candidate
+   SET first_seen_at = first_seen_at - %(by)s, last_seen_at = last_seen_at - %(by)s
+"""
+_JUDGED_EARLIER = "UPDATE orphan_pass SET at = at - %(by)s"
+_ALPHABETS = ("0123456789", "abcdef", "ABCDEF", "ghijklmnopqrstuvwxyz", "GHIJKLMNOPQRSTUVWXYZ")
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object of the listing.
+
+    Attributes:
+        size: In bytes, as listed; the store keeps none of them.
+        modified: When it was written.
+    """
+
+    size: int
+    modified: datetime
+
+
+@dataclass
+class Trial:
+    """Settings, a database and a bucket of one trial.
+
+    Attributes:
+        settings: That lead to both.
+        keys: What the bucket holds, before anything ran.
+        requests: How many were sent to the store, by operation.
+    """
+
+    settings: Settings
+    keys: set[str]
+    requests: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def bucket(self) -> BucketSettings:
+        """The one bucket."""
+        return self.settings.bucket_of(JOB)[1]
+
+    @property
+    def database(self) -> Database:
+        """Where the copy's tables are."""
+        return Database.of(self.settings.database)
+
+    def run(self, mode: Mode) -> Outcome:
+        """Run the job, as every door runs it."""
+        client = make_client(self.bucket)
+        with closing(client):
+            if mode == "live":
+                self._adopt(client)
+            client.meta.events.register("before-send.s3", self._count)
+            collector = BY_NAME[JOB]
+            request = collector.request.model_construct(**dict(self.settings.jobs[JOB]))
+            # The sweep never asks what Dagster keeps of runs.
+            has = Resources(self.settings, client, cast("History", None))
+
+            def body(run: RunContext) -> Outcome:
+                return collector.run(run, request, has)
+
+            identity = RunIdentity(
+                run_id=str(uuid.uuid4()),
+                installation=INSTALLATION,
+                job=JOB,
+                mode=mode,
+                trigger=Trigger("cli"),
+                holder="filejobs rehearse",
+            )
+            door = Door(collector, self.settings, client)
+            return run_job(RunSpec(identity), self.database, body, _LOG, door=door)
+
+    def a_day_later(self) -> None:
+        """Set back what the first run marked, by as long as a live run waits for."""
+        wait = self.settings.jobs[JOB].confirm_after  # type: ignore[attr-defined]
+        with (
+            closing(self.database.connect("a day later")) as connection,
+            self.database.transaction(connection) as cursor,
+        ):
+            for statement in (_MARKED_EARLIER, _JUDGED_EARLIER):
+                cursor.execute(statement.encode(), {"by": wait + timedelta(hours=1)})
+
+    def gone(self) -> set[str]:
+        """What the bucket held and holds no more."""
+        return self.keys - set(_store().buckets[self.bucket.bucket].keys)
+
+    def _adopt(self, client: Any) -> None:
+        database = self.database
+        with closing(database.connect("adopt")) as connection:
+            adopt(
+                AdoptionTarget.of(self.settings, self.bucket, client, database, connection),
+                by="filejobs rehearse",
+            )
+
+    def _count(self, event_name: str = "", **_: object) -> None:
+        self.requests[event_name.rpartition(".")[2]] += 1
+
+
+def _store() -> Any:
+    from moto.core.models import DEFAULT_ACCOUNT_ID  # noqa: PLC0415 (of the extra)
+    from moto.s3.models import s3_backends  # noqa: PLC0415
+
+    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+
+
+class Rehearsal:
+    """All trials over one copy."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        self._folder = folder
+        self._endpoint = endpoint
+        self._document: dict[str, Any] = yaml.safe_load((folder / "filejobs.yaml").read_text())
+        self._objects = dict(_read_listing(folder / "listing.jsonl"))
+        self._tables: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
+        self._random = random.Random(0)  # noqa: S311 (names, no secrets)
+        self._trials = 0
+        self._server = os.environ[f"{URL}_0"]
+
+    # The trials ---------------------------------------------------------------------------------
+
+    def trial(self, document: Mapping[str, Any], more: Mapping[str, Thing] | None = None) -> Trial:
+        """A fresh copy of the copy, under settings that may lack a rule.
+
+        Raises:
+            SettingsError: They are no settings without it.
+        """
+        self._trials += 1
+        name = f"rehearsal-{self._trials}"
+        said = copy.deepcopy(dict(document))
+        (entry,) = said["buckets"].values()
+        entry |= {"bucket": name, "endpoint_url": self._endpoint}
+        path = self._folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(said, sort_keys=False))
+        url = make_conninfo(self._server, dbname=name)
+        settings = load_settings(path, {**os.environ, f"{URL}_0": url})
+        with psycopg.connect(make_conninfo(self._server, dbname="postgres")) as connection:
+            connection.autocommit = True
+            # One at a time: each is as large as the copy, and a bucket is kept in memory.
+            before = f"rehearsal-{self._trials - 1}"
+            connection.execute(
+                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(before))
+            )
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                    sql.Identifier(name), sql.Identifier("rehearsal_0")
+                )
+            )
+        store = _store()
+        store.buckets.pop(before, None)
+        store.create_bucket(name, "us-east-1")
+        things = {**self._objects, **(more or {})}
+        for key, thing in things.items():
+            made = store.put_object(name, key, b"")
+            made.last_modified = thing.modified.replace(tzinfo=None)
+            made.contentsize = thing.size
+        return Trial(settings, set(things))
+
+    def play(self) -> dict[str, Any]:
+        """The job as it is: dry, a day later, live."""
+        trial = self.trial(self._document)
+        runs: list[tuple[Mode, Outcome]] = []
+        for mode in _MODES:
+            if runs:
+                trial.a_day_later()
+                trial.requests.clear()
+            runs.append((mode, trial.run(mode)))
+        gone = sorted(trial.gone())
+        detail = runs[-1][1].detail if runs[-1][1].ok else runs[0][1].detail
+        return {
+            "runs": [
+                {"mode": mode, "ok": it.ok, "error": it.error, "scanned": it.scanned,
+                 "acted": it.acted}
+                for mode, it in runs
+            ],
+            "gone": {
+                "objects": len(gone),
+                "bytes": sum(self._objects[key].size for key in gone),
+                "by_age": self._by_age(gone),
+                "sample": [display_key(key)
+                           for key in self._random.sample(gone, min(SAMPLE, len(gone)))],
+            },
+            "by_prefix": detail.get("by_prefix", []),
+            "by_age": detail.get("by_age", []),
+            "requests": dict(trial.requests),
+        }  # fmt: skip
+
+    def _by_age(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        now = datetime.now(timezone.utc)
+        ages = (("under a month", 30), ("under a year", 365), ("older", 10**6))
+        found = {name: [0, 0] for name, _ in ages}
+        for key in keys:
+            days = (now - self._objects[key].modified).days
+            name = next(name for name, limit in ages if days < limit)
+            found[name][0] += 1
+            found[name][1] += self._objects[key].size
+        return [{"age": name, "objects": n, "bytes": size} for name, (n, size) in found.items()]
+
+    # Mutations ----------------------------------------------------------------------------------
+
+    def mutations(self, only: Sequence[str], say: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Leave out each rule in turn, or only these; what nothing stopped stands first."""
+        base = self._exact_orphans(self._document)
+        found = []
+        for kind, name, document in _without_each(self._document):
+            if only and name not in only:
+                continue
+            say(f"without the {kind} {name}")
+            found.append({"kind": kind, "name": name, **self._mutation(document, base)})
+        return sorted(found, key=lambda it: (-it["gone"], -(it["would_have_gone"] or 0)))
+
+    def _mutation(self, document: Mapping[str, Any], base: set[str]) -> dict[str, Any]:
+        try:
+            more = self._exact_orphans(document) - base
+        except SettingsError as error:
+            # Nobody can run it, so nobody knows what it would take.
+            return _mutated(None, (), (), f"the settings are refused: {_first(str(error))}")
+        if not more:
+            return _mutated(0, (), (), "nothing depends on it alone")
+        trial = self.trial(document)
+        errors = []
+        outcomes: list[Outcome] = []
+        for mode in _MODES:
+            if outcomes:
+                trial.a_day_later()
+            outcomes.append(trial.run(mode))
+            if outcomes[-1].error is not None:
+                errors.append(outcomes[-1].error)
+        lost = trial.gone() & more
+        if errors:
+            stopped = errors[-1]
+        else:
+            stopped = ", ".join(
+                f"{row['objects']} {row['class']}"
+                for row in _classes(outcomes[0].detail)
+                if row["class"] in {AMBIGUOUS, NAMED_ELSEWHERE, UNKNOWN_SHAPE}
+            )
+            stopped = f"kept: {stopped}" if stopped else ""
+        return _mutated(len(more), sorted(more), lost, "" if lost == more else stopped)
+
+    def _exact_orphans(self, document: Mapping[str, Any]) -> set[str]:
+        """What goes when exact names alone count, and no guard looks.
+
+        Raises:
+            SettingsError: These are no settings.
+        """
+        said = copy.deepcopy(dict(document))
+        path = self._folder / "exact.yaml"
+        path.write_text(yaml.safe_dump(said, sort_keys=False))
+        settings = load_settings(path)
+        _, bucket = settings.bucket_of(JOB)
+        named: set[bytes] = set()
+        database = Database.of(settings.database)
+        for table in OWN_TABLES:
+            named.update(_values(database, table.keys(database.schema)))
+        for source in bucket.sources:
+            named.update(key for _, key in _keys_of(database, source))
+        rewrites = Rewrites(bucket.rewrites)
+        youngest = datetime.now(timezone.utc) - bucket.min_age
+        shapes = [re.compile(it, re.DOTALL) for it in map(str, bucket.shape)]
+        found = set()
+        for key, thing in self._objects.items():
+            exact = key.encode("utf-8", "surrogateescape")
+            if (
+                thing.modified < youngest
+                and exact not in named
+                and not _is_protected(key, bucket)
+                and (not shapes or any(shape.fullmatch(key) for shape in shapes))
+                and not any(owner in named for owner in rewrites.owners(exact))
+            ):
+                found.add(key)
+        return found
+
+    # Canaries -----------------------------------------------------------------------------------
+
+    def canaries(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Plant what must go and what must stay, run, and look.
+
+        Returns:
+            How each fared, and for which rules none could be made.
+        """
+        document = copy.deepcopy(self._document)
+        document["jobs"][JOB]["breakers"] = {
+            **document["jobs"][JOB].get("breakers", {}), **NEVER_TRIP,
+        }  # fmt: skip
+        settings = load_settings(self._write("canaries", document))
+        _, bucket = settings.bucket_of(JOB)
+        must_go = dict(self._orphans(bucket))
+        database = Database.of(settings.database)
+        live: list[tuple[str, str, bool]] = []
+        planted: dict[str, Callable[[Database], bool]] = {}
+        for source in bucket.sources:
+            if source.database is not None:
+                continue
+            live.extend(self._live(database, source, planted))
+        now = datetime.now(timezone.utc)
+        new = [*must_go.values(), *(key for _, key, is_new in live if is_new)]
+        trial = self.trial(document, {key: Thing(1, now - OLD) for key in new})
+        for plant in planted.values():
+            plant(trial.database)
+        outcomes = [trial.run("dry")]
+        trial.a_day_later()
+        outcomes.append(trial.run("live"))
+        gone = trial.gone()
+        error = next((it.error for it in outcomes if it.error is not None), None)
+        wanted = [
+            *(_below(prefix) for prefix in bucket.owned_prefixes),
+            *(_by(rewrite.name) for rewrite in bucket.rewrites),
+            *(source.name for source in bucket.sources),
+        ]
+        done = {*must_go, *(source for source, *_ in live)}
+        return [
+            *(_canary(f"orphan {what}", key, "goes", held=key in gone, error=error)
+              for what, key in must_go.items()),
+            *(_canary(f"live file of {source}" + ("" if is_new else " (one that is there)"),
+                      key, "stays", held=key not in gone, error=None)
+              for source, key, is_new in live),
+        ], [it for it in wanted if it not in done]  # fmt: skip
+
+    def _write(self, name: str, document: Mapping[str, Any]) -> Path:
+        path = self._folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(dict(document), sort_keys=False))
+        return path
+
+    def _orphans(self, bucket: BucketSettings) -> Iterator[tuple[str, str]]:
+        """One for each prefix, and one derived from nothing for each rewrite."""
+        rewrites = Rewrites(bucket.rewrites)
+        for prefix in bucket.owned_prefixes:
+            for key in self._objects:
+                if key.startswith(prefix) and not _is_protected(key, bucket):
+                    made = self._renamed(key, key.rfind("/") + 1, len(key))
+                    if made and not rewrites.owners(made.encode("utf-8", "surrogateescape")):
+                        yield _below(prefix), made
+                        break
+        for rewrite in bucket.rewrites:
+            pattern = re.compile(str(rewrite.match), re.DOTALL)
+            for key in self._objects:
+                match = pattern.fullmatch(key)
+                made = None if match is None else self._derived(key, match, pattern)
+                if made is not None and not _is_protected(key, bucket):
+                    yield _by(rewrite.name), made
+                    break
+
+    def _derived(self, key: str, match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
+        for group in pattern.groupindex:
+            made = self._renamed(key, *match.span(group))
+            again = None if made is None else pattern.fullmatch(made)
+            if again is not None and again[group] != match[group]:
+                return made
+        return None
+
+    def _renamed(self, text: str, begin: int, end: int) -> str | None:
+        """The text with its longest name between the two replaced by one of the same kind."""
+        runs = list(re.compile(r"[0-9A-Za-z]+").finditer(text, begin, end))
+        # What follows the last point says what the bytes are, not whose they are.
+        runs = [it for it in runs if len(it[0]) >= LONG_ENOUGH]
+        if not runs:
+            return None
+        # A number or a hexadecimal one comes before a word, which may be part of the rule.
+        best = max(runs, key=lambda it: (any(map(str.isdigit, it[0])), len(it[0])))
+        made = "".join(self._like(one) for one in best[0])
+        return text[: best.start()] + made + text[best.end() :]
+
+    def _like(self, one: str) -> str:
+        for alphabet in _ALPHABETS:
+            if one in alphabet:
+                return self._random.choice(alphabet)
+        return one
+
+    def _live(
+        self,
+        database: Database,
+        source: SourceSettings,
+        planted: dict[str, Callable[[Database], bool]],
+    ) -> Iterator[tuple[str, str, bool]]:
+        """A live file of a source: a row that is copied under another name, else one of its own."""
+        there = [
+            (value, key.decode("utf-8", "surrogateescape"))
+            for value, key in _keys_of(database, source)
+            if key.decode("utf-8", "surrogateescape") in self._objects
+        ]
+        for value, _ in there[:SAMPLE]:
+            text = value.decode("utf-8", "surrogateescape")
+            new = self._renamed(text, text.rfind("/") + 1, len(text))
+            if new is None:
+                continue
+            key = Transforms.of(source.transforms).apply(new.encode("utf-8", "surrogateescape"))
+            for table, columns in self._tables.items():
+                for column in columns:
+                    plant = _Row(table, columns, column, text, new, source)
+                    if plant(database, keep=False):
+                        planted[source.name] = plant
+                        yield source.name, key.decode("utf-8", "surrogateescape"), True
+                        return
+        if there:
+            yield source.name, there[0][1], False
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row that names a live file: one that is there, with another name."""
+
+    table: str
+    columns: list[str]
+    column: str
+    old: str
+    new: str
+    source: SourceSettings
+
+    def __call__(self, database: Database, *, keep: bool = True) -> bool:
+        """Insert it, and say whether the source returns its name."""
+        column = sql.Identifier(self.column)
+        statement = sql.SQL(
+            "INSERT INTO {table} ({all}) SELECT {values} FROM {table} WHERE {column} = {old}::text"
+            " LIMIT 1"
+        ).format(
+            table=sql.Identifier(*self.table.split(".", 1)),
+            all=sql.SQL(", ").join(map(sql.Identifier, self.columns)),
+            values=sql.SQL(", ").join(
+                sql.Literal(self.new) if it == self.column else sql.Identifier(it)
+                for it in self.columns
+            ),
+            column=column,
+            old=sql.Literal(self.old),
+        )
+        with closing(database.connect("plant")) as connection:
+            try:
+                with connection.transaction() as transaction, connection.cursor() as cursor:
+                    cursor.execute(statement)
+                    found = cursor.rowcount == 1 and self.new.encode() in {
+                        _as_bytes(value) for (value,) in cursor.execute(self.source.sql.encode())
+                    }
+                    if not (found and keep):
+                        raise psycopg.Rollback(transaction)
+            except psycopg.Error:
+                # A column of another type, or one that is made of others.
+                return False
+        return found
+
+
+def _below(prefix: str) -> str:
+    return f"below {prefix or 'the whole bucket'}"
+
+
+def _by(rewrite: str) -> str:
+    return f"by the rewrite {rewrite}"
+
+
+def _canary(what: str, key: str, expected: str, *, held: bool, error: str | None) -> dict[str, Any]:
+    shown = display_key(key)
+    why = "" if held else _first(error or "it was not so; see what the job keeps, and why")
+    return {"what": what, "key": shown, "expected": expected, "held": held, "why": why}
+
+
+def _mutated(
+    would: int | None, sample: Sequence[str], lost: Sequence[str] | set[str], stopped: str
+) -> dict[str, Any]:
+    return {
+        "would_have_gone": would,
+        "gone": len(lost),
+        "stopped_by": stopped,
+        "sample": [display_key(it) for it in sample[:SAMPLE]],
+    }
+
+
+def _without_each(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The settings without each source, each transform, each rewrite and each protection."""
+    (entry,) = document["buckets"]
+    said = document["buckets"][entry]
+
+    def without(*path: str | int) -> dict[str, Any]:
+        made = copy.deepcopy(dict(document))
+        part = made["buckets"][entry]
+        for step in path[:-1]:
+            part = part[step]
+        del part[path[-1]]
+        return made
+
+    for number, source in enumerate(said.get("sources", [])):
+        yield "source", source["name"], without("sources", number)
+        for place, step in enumerate(source.get("transforms", [])):
+            (kind,) = step
+            cut = without("sources", number, "transforms", place)
+            yield "transform", f"{kind} of {source['name']}", cut
+    for number, rewrite in enumerate(said.get("rewrites", [])):
+        yield "rewrite", rewrite["name"], without("rewrites", number)
+    for number, protected in enumerate(said.get("protect", [])):
+        yield "protection", protected, without("protect", number)
+
+
+def _is_protected(key: str, bucket: BucketSettings) -> bool:
+    return any(
+        key.startswith(it) if it.endswith("/") else key == it for it in map(str, bucket.protect)
+    )
+
+
+def _keys_of(database: Database, source: SourceSettings) -> list[tuple[bytes, bytes]]:
+    """Each value of a source with the key that it means."""
+    at = database if source.database is None else database.elsewhere(source.database.url.reveal())
+    transforms = Transforms.of(source.transforms)
+    return [
+        (value, key)
+        for value in _values(at, str(source.sql))
+        for key in [transforms.apply(value)]
+        if key
+    ]
+
+
+def _values(database: Database, query: str) -> list[bytes]:
+    with (
+        closing(database.connect("rehearsal")) as connection,
+        database.transaction(connection, read_only=True, unlimited=True) as cursor,
+    ):
+        cursor.execute(query.encode())
+        return [_as_bytes(value) for (value,) in cursor.fetchall() if value is not None]
+
+
+def _as_bytes(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+
+
+def _classes(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found: Counter[str] = Counter()
+    for row in detail.get("by_age", []):
+        found[row["class"]] += row["objects"]
+    return [{"class": name, "objects": count} for name, count in found.items()]
+
+
+def _first(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def _read_listing(path: Path) -> Iterator[tuple[str, Thing]]:
+    with path.open() as lines:
+        for line in lines:
+            key, size, modified = json.loads(line)
+            yield key, Thing(size, datetime.fromtimestamp(modified / 1000, timezone.utc))
+
+
+def refuse_others(endpoint: str) -> None:
+    """Let no socket of this process reach anything but the store, from now on and for good."""
+    parts = urlsplit(endpoint)
+    allowed = (parts.hostname, parts.port)
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "socket.connect" or not isinstance(arguments[1], tuple):
+            return
+        if arguments[1][:2] != allowed:
+            raise PermissionError("A rehearsal reaches nothing but its own store.")
+
+    sys.addaudithook(look)
+
+
+def main() -> None:
+    """Play, and write report.json into the folder."""
+    folder = Path(sys.argv[1])
+
+    def say(line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    _LOG.addHandler(logging.NullHandler())
+    _LOG.propagate = False
+    with EmbeddedS3.start() as store:
+        refuse_others(store.endpoint_url)
+        rehearsal = Rehearsal(folder, store.endpoint_url)
+        say("the job as it is: dry, a day later, live")
+        found = rehearsal.play()
+        say("with planted files")
+        found["canaries"], found["unplanted"] = rehearsal.canaries()
+        wanted = json.loads(sys.argv[2])
+        found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
+    (folder / "report.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
