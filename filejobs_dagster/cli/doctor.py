@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +65,11 @@ def doctor(
     """
     from filejobs_dagster.doctor.examination import examine  # noqa: PLC0415 (--help stays fast)
 
-    findings = examine(Invocation.of(context).read(), os.environ, probe=probe)
+    report(examine(Invocation.of(context).read(), os.environ, probe=probe), output)
+
+
+def report(findings: Iterable[Finding], output: Format) -> None:
+    """Print findings as they come, and end with the exit code 1 when one of them failed."""
     if output is Format.JSON:
         found = list(findings)
         print_json(

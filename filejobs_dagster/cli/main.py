@@ -39,6 +39,7 @@ class Commands(LazyGroup):
         "hold": "filejobs_dagster.cli.hold:hold",
         "release": "filejobs_dagster.cli.hold:release",
         "restore": "filejobs_dagster.cli.restore:restore",
+        "backup": "filejobs_dagster.cli.backup:app",
         "mute": "filejobs_dagster.cli.hold:mute",
         "unmute": "filejobs_dagster.cli.hold:unmute",
         "backfill": "filejobs_dagster.cli.backfill:backfill",
@@ -88,6 +89,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   filejobs record JOB -- …  run a command of your own cron, and record how it ended
   filejobs hold JOB --why … let no live run go on, until filejobs release JOB
   filejobs restore --run …  bring back what a run has deleted
+  filejobs backup check     would a backup come back, and was this database restored?
   filejobs mute JOB --for … tell nobody of its alerts for a while
   filejobs retention        what is kept for how long, and what is due now?
   filejobs backfill JOB     take single days, one after the other

@@ -53,6 +53,9 @@ def migrate(
     A file that was changed after it had been applied is refused, and so is a database that a newer
     version has migrated. The role needs CREATE on the schema.
 
+    What locks a large table says so before: nobody writes that table meanwhile, and a run or an
+    application that holds it makes the migration give up after seconds, with nothing changed.
+
     Then compares the schema with what the migrations make: a trigger that somebody switched off,
     a constraint that is gone. Each is named with the statement that mends it, which is left to you.
 
@@ -68,18 +71,28 @@ def migrate(
       64  called wrongly
     """
     database = _database(Invocation.of(context), database_url_env, schema)
+    _tell_locks(database)
     if dry_run:
         sys.stdout.write(_script(database))
         _require_unchanged(database)
         return
-    # A first look, because it says what is wrong with an address without repeating the address.
-    migrations.outstanding(database)
     applied = migrations.migrate(make_conninfo(database.url, **database.tls), database.schema)
     for migration in applied:
         typer.echo(f"applied {migration.name}")
     _require_unchanged(database)
     if not applied:
         typer.echo(f"nothing to do: the schema {database.schema} is up to date")
+
+
+def _tell_locks(database: Database) -> None:
+    """Say of large tables that nobody can write them meanwhile."""
+    # The first look, too: it says what is wrong with an address without repeating the address.
+    with (
+        database.connect("a look at the migrations") as connection,
+        database.transaction(connection, read_only=True) as cursor,
+    ):
+        for lock in migrations.locked(cursor, migrations.outstanding_in(cursor)):
+            print_error(f"{lock} until it is over: nobody writes there meanwhile.")
 
 
 def _require_unchanged(database: Database) -> None:

@@ -1,11 +1,10 @@
 """From a Dagster run to a run of ours and back."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
-from mypy_boto3_s3 import S3Client
 
 from filejobs_dagster.collector import Collector, Resources
 from filejobs_dagster.door.door import Door
@@ -30,6 +29,10 @@ from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.run_context import RunContext
 from filejobs_dagster.settings import Loaded, Settings, known_secrets, parse_duration
 from filejobs_dagster.text import sanitize, sanitize_exception
+
+if TYPE_CHECKING:
+    # An installation has no stubs.
+    from mypy_boto3_s3 import S3Client
 
 # What Dagster's automatic retry must not do: turn a cancelled run back on, or a dry one live.
 #

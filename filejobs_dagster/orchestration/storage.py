@@ -17,6 +17,7 @@ import dagster as dg
 from dagster._core.storage.base_storage import DagsterStorage
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from dagster._utils import interrupts
 from dagster_postgres import DagsterPostgresStorage
 
 import filejobs_dagster
@@ -67,9 +68,22 @@ class InstanceStorage(DagsterStorage[dg.DagsterInstance], ConfigurableClass):
 def heed_sigterm() -> None:
     """Let SIGTERM end a server that a script has started with `&`.
 
-    Such a process begins with SIGINT ignored, and Dagster handles SIGTERM as it finds SIGINT.
+    Such a process begins with SIGINT ignored, and Dagster handles SIGTERM as it finds SIGINT: at
+    its start, and again after each piece of work that it shields, of which loading this is one.
     """
-    if threading.current_thread() is threading.main_thread() and (
-        signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    ):
+    interrupts.setup_interrupt_handlers = _as_dagster_does_and_never_ignored
+    if threading.current_thread() is threading.main_thread():
+        _never_ignored()
+
+
+_as_dagster_does = interrupts.setup_interrupt_handlers
+
+
+def _as_dagster_does_and_never_ignored() -> None:
+    _as_dagster_does()
+    _never_ignored()
+
+
+def _never_ignored() -> None:
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

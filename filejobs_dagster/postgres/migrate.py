@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^(?P<number>\d{4})_[a-z0-9_]+\.sql$")
 
+# What keeps writers of a table out, or all of its readers too, until the transaction is over.
+_LOCKS = re.compile(
+    r"^\s*(?:ALTER TABLE(?: ONLY)?|LOCK(?: TABLE)?|CREATE (?:UNIQUE )?INDEX \w+\s+ON"
+    r"|CREATE(?: OR REPLACE)? TRIGGER .*?\sON)\s+(\w+)",
+    re.MULTILINE | re.DOTALL,
+)
+
+LARGE = 100 * 1024**2
+"""Bytes, indexes included, from which on `locked` names a table."""
+
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('filejobs/migrate', 0))"
 
 RECORD_TABLE = """
@@ -135,6 +145,30 @@ def outstanding_in(cursor: psycopg.Cursor[TupleRow]) -> list[Migration]:
     """
     cursor.execute("SELECT to_regclass('filejobs_migration') IS NOT NULL")
     return _outstanding(cursor, shipped()) if one(cursor)[0] else list(shipped())
+
+
+def locked(
+    cursor: psycopg.Cursor[TupleRow], migrations: Sequence[Migration], large: int = LARGE
+) -> list[str]:
+    """Which large tables the migrations lock until they are over, each in half a sentence.
+
+    Args:
+        cursor: In a transaction of the database.
+        migrations: That are outstanding.
+        large: From how many bytes on a table counts.
+    """
+    found = []
+    for migration in migrations:
+        for table in dict.fromkeys(_LOCKS.findall(migration.text)):
+            cursor.execute(
+                "SELECT pg_size_pretty(size)"
+                "  FROM pg_total_relation_size(to_regclass(%s)) AS size WHERE size >= %s",
+                (table, large),
+            )
+            row = cursor.fetchone()
+            if row is not None:
+                found.append(f"{migration.name} locks {table} ({row[0]})")
+    return found
 
 
 def _wait_for_other_migrations(cursor: psycopg.Cursor[TupleRow]) -> None:

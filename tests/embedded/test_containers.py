@@ -293,6 +293,17 @@ run()
 """
 
 
+ONLY_DEVELOPERS_HAVE = r"^(from|import) (_pytest|hypothesis|mypy|mypy_boto3_s3|pytest|tests)\b"
+
+
+def test_the_package_runs_without_what_only_developers_have() -> None:
+    """Stubs are there for types alone: a wheel that imports them loads nowhere else."""
+    modules = [path for path in _files(CHECKOUT / "filejobs_dagster") if path.suffix == ".py"]
+    assert modules
+    for path in modules:
+        assert not re.search(ONLY_DEVELOPERS_HAVE, path.read_text(), re.MULTILINE), path
+
+
 def _files(folder: Path) -> list[Path]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return [path for path in found if "__pycache__" not in path.parts]

@@ -185,7 +185,7 @@ def test_services_come_up_in_the_order_of_the_file_and_stop_when_told(
     for _ in range(2):
         said = containers.once("trial")
         assert "The bucket uploads belongs to trial" in said
-        assert re.search(r"upload_reservations .* ok +dry ", said)
+        assert re.search(r"upload_reservations .* ok +DRY ", said)
     order = ("code", "webserver", "daemon")
     with ExitStack() as running:
         processes = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 from botocore.session import Session
@@ -96,3 +98,67 @@ def test_dagster_takes_the_launcher_s_config() -> None:
     done = process_config(resolve_to_config_type(schema), config)
     assert done.success, done.errors
     assert dg.__version__ == "1.13.27"
+
+
+CHART = os.environ.get("FILEJOBS_PROMISED_CHART")
+"""The folder helm/dagster of a checkout of Dagster, where there is one."""
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(
+        (CHECKOUT / "deploy" / "helm" / "values.yaml").read_text()
+    )
+    return loaded
+
+
+def test_the_values_say_what_the_containers_and_the_instance_say(
+    values: dict[str, Any], services: Mapping[str, Any]
+) -> None:
+    instance = yaml.safe_load((CHECKOUT / "dagster.yaml").read_text())
+    coordinator = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
+    assert coordinator == instance["run_coordinator"]
+    monitoring = values["dagsterDaemon"]["runMonitoring"]
+    for here, there in (
+        ("cancelTimeoutSeconds", "cancel_timeout_seconds"),
+        ("maxRuntimeSeconds", "max_runtime_seconds"),
+        ("pollIntervalSeconds", "poll_interval_seconds"),
+    ):
+        assert monitoring[here] == instance["run_monitoring"][there]
+    for kind in ("schedule", "sensor"):
+        kept = values["retention"][kind]["purgeAfterDays"]
+        assert kept == instance["retention"][kind]["purge_after_days"] | {"started": -1}
+    (code,) = values["dagster-user-deployments"]["deployments"]
+    command = services["code"]["command"]
+    assert [word for word in command if "-name=" in word] == code["dagsterApiGrpcArgs"]
+    assert f"--port={code['port']}" in command
+    assert {"name": "FILEJOBS_ALLOW_LIVE", "value": "0"} in code["env"]
+    for other in ("dagsterWebserver", "dagsterDaemon"):
+        assert not {"env", "envSecrets"} & set(values[other]), "it needs no secret of the jobs"
+    for part in (code, values["dagsterWebserver"], values["dagsterDaemon"]):
+        assert part["resources"]["limits"]["memory"]
+        assert part["podSecurityContext"]["runAsNonRoot"] is True
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(CHART is None, reason="Dagster's chart is not here")
+def test_the_chart_takes_the_values(values: dict[str, Any]) -> None:
+    chart = Path(str(CHART))
+    schema = json.loads((chart / "values.schema.json").read_text())
+    # What Kubernetes says of its own parts is not looked up in the network.
+    schema = json.loads(
+        re.sub(r'"\$ref": "https://[^"]*"', '"title": "of Kubernetes"', json.dumps(schema))
+    )
+    whole = _merged(yaml.safe_load((chart / "values.yaml").read_text()), values)
+    jsonschema.validate(whole, schema)
+    # Control: the schema does look.
+    whole["dagsterDaemon"]["runMonitorings"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(whole, schema)
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """As Helm puts values over those of the chart."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return below | {name: _merged(below.get(name), value) for name, value in above.items()}

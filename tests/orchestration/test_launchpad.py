@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
+from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, read_settings
+from filejobs_dagster.settings.values import format_duration
+from tests.orchestration.conftest import failure_of
+
+if TYPE_CHECKING:
+    from tests.orchestration.conftest import Code
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("launchpad.json")
@@ -119,6 +128,89 @@ def test_what_is_kept_knows_every_job_and_the_operators_numbers() -> None:
     assert kept["broken"]["storage_orphans"]["max_runtime"]["default"] == "6h"
     assert kept["other limits"]["storage_orphans"]["max_runtime"]["default"] == "23m"
     assert kept["other limits"]["audit_verify"]["parts"]["default"] == 9
+
+
+NOT_FOR_A_RUN = (
+    "allow_live", "mode", "bucket", "buckets", "min_age", "owns", "protect", "sources", "shape",
+    "rewrites", "purge_versions", "quarantine", "delete", "breakers", "keep", "retention",
+    "restore_window", "personal_data_kept_for", "schedule", "stale_after", "reservations",
+    "report_to",
+)  # fmt: skip
+"""What decides which bytes may go, how old they are, and who is told: the file's alone."""
+
+
+def test_what_keeps_files_is_not_offered_and_refused_when_it_is_asked_for(tmp_path: Path) -> None:
+    definitions = build_definitions(_loaded("other limits", tmp_path))
+    for name in BY_NAME.lines:
+        job = definitions.resolve_job_def(name)
+        dg.validate_run_config(job, {"ops": {name: {"config": {"dry_run": False}}}})
+        for key in NOT_FOR_A_RUN:
+            with pytest.raises(dg.DagsterInvalidConfigError, match=key):
+                dg.validate_run_config(job, {"ops": {name: {"config": {key: "1h"}}}})
+
+
+def test_every_number_and_every_duration_has_a_floor_and_a_ceiling(tmp_path: Path) -> None:
+    settings = _loaded("other limits", tmp_path).settings
+    tried = 0
+    for name in BY_NAME.lines:
+        config: Any = config_of(BY_NAME[name], settings)
+        for choice in config.asks_for:
+            if choice.numbers is not None:
+                least, most = choice.numbers
+                inside, outside = [least, most], [least - 1, most + 1, -1]
+            elif choice.bounds is not None:
+                least, most = choice.bounds.least, choice.bounds.most
+                inside = [format_duration(least), format_duration(most)]
+                outside = [format_duration(most + timedelta(seconds=1)), "-1s", "90", "for ever"]
+                if least:
+                    outside.append(format_duration(least - timedelta(seconds=1)))
+            else:
+                continue
+            tried += 1
+            for value in inside:
+                assert config(**{choice.name: value}).mistakes() == [], (name, choice.name, value)
+            for value in outside:
+                assert config(**{choice.name: value}).mistakes(), (name, choice.name, value)
+    assert tried > 20
+
+
+def test_tags_that_somebody_changes_let_no_second_live_run_in(code: Code) -> None:
+    """The queue goes by the tag; the lock in PostgreSQL does not."""
+    tags = {
+        "filejobs/mode": "live",
+        "filejobs/exclusive": "another",
+        "filejobs/installation": "another",
+        "filejobs/trigger": "schedule",
+        "dagster/max_runtime": "999999",
+    }
+    code.installation.reserve("files/due")
+    lease = Lease(code.installation.database, "another run")
+    lease.take(exclusive_lock("public", "upload_reservations"))
+    try:
+        result = code.run(tags=tags, dry_run=False)
+        assert not result.success
+        assert code.installation.has_object("files/due")
+    finally:
+        lease.release()
+    # Control: without the other one it would have gone.
+    assert code.run(tags=tags, dry_run=False).success
+    assert not code.installation.has_object("files/due")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ({"breakers": ["orphan_fraction"], "reason": " "}, "reason"),
+        ({"breakers": ["min_age"], "reason": "I know"}, "min_age, which is no breaker"),
+    ],
+)
+def test_a_breaker_is_passed_over_only_by_its_name_and_with_a_reason(
+    code: Code, override: dict[str, Any], said: str
+) -> None:
+    code.installation.document["jobs"]["storage_orphans"] = {"by_hand": True, "mode": "live"}
+    result = code.run("storage_orphans", dry_run=False, override=override)
+    assert not result.success
+    assert said in failure_of(result)
 
 
 if __name__ == "__main__":
