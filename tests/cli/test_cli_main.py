@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 COMMANDS = (
     "demo", "dev", "prove", "scan", "init", "migrate", "grants", "doctor", "bucket",
     "rehearse", "apply", "verify", "audit", "run", "open", "status", "runs", "retention",
-    "hold", "release", "restore", "mute", "unmute", "backfill", "drain", "uploads", "alert",
-    "metrics", "record", "mirror", "serve-trigger", "live", "ready", "settings",
+    "hold", "release", "restore", "backup", "mute", "unmute", "backfill", "drain",
+    "uploads", "alert", "metrics", "record", "mirror", "serve-trigger", "live", "ready",
+    "settings",
 )  # fmt: skip
 
 IMPORTED = """
