@@ -37,6 +37,9 @@ CREATE TABLE telemetry (
     event      text NOT NULL
 );
 CREATE INDEX telemetry_seen_at ON telemetry (seen_at, id);
+-- What is left to scrub; on a large table CREATE INDEX CONCURRENTLY.
+CREATE INDEX telemetry_to_scrub ON telemetry (seen_at, id)
+    WHERE ip_address IS NOT NULL OR user_agent IS NOT NULL;
 
 CREATE TABLE admin_log (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -16,6 +16,7 @@ CHECKS = (
     "database",
     "migrations",
     "privileges",
+    "your tables",
     "schema rights",
     "installations",
     "primary",

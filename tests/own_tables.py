@@ -1,6 +1,7 @@
 """Installations whose reservations are in tables of the operator's.
 
-The statements by hand are those of docs/own-tables.md, and for Active Storage a file beside this.
+The statements by hand are those of examples/filejobs.by-hand.yaml, and for Active Storage a file
+beside this.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import psycopg
 import yaml
 
 from filejobs_dagster.jobs.upload_reservations.settings import UploadReservationsSettings
-from tests.docs.pages import page
+from tests.docs.pages import EXAMPLES, page
 from tests.installation import Installation
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def declared() -> dict[str, Any]:
 
 def _texts(language: str) -> list[str]:
     of_page = [block.text for block in page(PAGE).blocks if block.language == language]
+    if language == "yaml":
+        of_page.append((EXAMPLES / "filejobs.by-hand.yaml").read_text(encoding="utf-8"))
     return [*of_page, RAILS.with_suffix(f".{language}").read_text(encoding="utf-8")]
 
 

@@ -1,4 +1,7 @@
-"""One message about everything that there is to say: short, and with what to do."""
+"""One message about everything that there is to say: short, and with what to do.
+
+The words of alerts are here too: what can be wrong, how loudly to say it, and what to do about it.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 The rows of a message stay locked while it is sent. Whoever else looks meanwhile skips them, so two
 senders never say the same at once; when this one dies its lock goes with it, and the message is
 sent again by the next.
+
+Beside it stands `Memory`: what is remembered outside of the project's database while that is away.
 """
 
 from __future__ import annotations

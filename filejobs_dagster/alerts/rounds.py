@@ -1,4 +1,8 @@
-"""One round: look, write down what must be said, say it. Whatever goes wrong becomes a sentence."""
+"""One round: look, write down what must be said, say it. Whatever goes wrong becomes a sentence.
+
+A round is made by the sensor, by `filejobs alert` from outside of Dagster, and with a settings file
+of which only a part can be read.
+"""
 
 from __future__ import annotations
 

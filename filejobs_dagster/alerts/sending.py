@@ -1,4 +1,4 @@
-"""Sending one message to one destination by apprise.
+"""Sending one message to one destination by apprise; who is told; and the heartbeat's address.
 
 apprise's own words never leave this module: they name hosts, and the parts of a URL are tokens.
 What went wrong is said in words from a closed list.

@@ -1,4 +1,4 @@
-"""Appending events to the audit log."""
+"""Appending events to the audit log, and reading back those of one file with what covers them."""
 
 from __future__ import annotations
 

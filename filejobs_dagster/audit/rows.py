@@ -2,6 +2,8 @@
 
 PostgreSQL computes the hashes with functions of its own and sends 32 bytes and a few flags for
 each event; Python folds the tree meanwhile. Nothing grows with the range.
+
+The tree is the Merkle tree of RFC 6962 over the hashes of the events (`Frontier`).
 """
 
 from __future__ import annotations

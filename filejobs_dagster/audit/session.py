@@ -1,4 +1,8 @@
-"""The session in which a chain is judged: one snapshot that the database cannot bend."""
+"""The session in which a chain is judged: one snapshot that the database cannot bend.
+
+What sealing, trimming and restoring share stands here too: the lock of a chain, and refusals, each
+with a code that says which and a sentence that says why.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`filejobs audit`: the events of a file, legal holds, keys, and a restored database."""
+"""`filejobs audit`: the events of a file as sentences, holds, keys, proofs, a restored database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`filejobs backfill`: takes the days that were missed, one after the other."""
+"""`filejobs backfill`: takes the days that were missed, one after the other.
+
+The words are here: days, plans, and the list. What is done with Dagster is in `backfill_desk.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`filejobs demo`: a collector at work on a database and a bucket made for it."""
+"""`filejobs demo`: a collector at work on a made-up feature; `filejobs dev`: the web UI on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`filejobs live` and `filejobs ready`: what a container asks itself."""
+"""`filejobs live` and `filejobs ready`: what a container asks itself.
+
+Each look asks one process and answers yes or no with a reason: code server, webserver, daemon,
+Dagster's storage, and the project's database, migrated as far as this version needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`filejobs hold` and `filejobs release`: the brake, from anywhere and without a restart."""
+"""`filejobs hold`, `release`, `mute` and `unmute`: the brake and the silence, without a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`filejobs run`: one run in this process, and its record."""
+"""`filejobs run`: one run in this process; `filejobs runs` and `open`: the recorded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`filejobs serve-trigger`: lets an external cron start a job over HTTP."""
+"""`filejobs serve-trigger`: lets an external cron start a job over HTTP.
+
+It warns of an address that more than this machine can reach.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`filejobs status`: where each job stands, also for monitoring."""
+"""`filejobs status`: where each job stands, also for monitoring.
+
+A standing is shown three ways: a table for people, a JSON document for programs, whose fields are
+added and never renamed or removed, and one verdict as monitoring plugins give it.
+"""
 
 from __future__ import annotations
 

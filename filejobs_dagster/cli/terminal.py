@@ -1,4 +1,8 @@
-"""What every command shares: how it prints, its exit codes, what one call knows, its errors."""
+"""What every command shares: printing, exit codes, what one call knows, and errors in words.
+
+Times, durations and counts are written and read here. An exception becomes what a person is told,
+without a traceback and without a secret.
+"""
 
 from __future__ import annotations
 

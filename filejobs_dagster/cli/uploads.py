@@ -1,4 +1,7 @@
-"""`filejobs uploads`: dead letters of upload_cleanup, and another try for them."""
+"""`filejobs uploads`: dead letters of upload_cleanup, and another try for them.
+
+A dead letter is an upload that nobody tries any more, until somebody asks for it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

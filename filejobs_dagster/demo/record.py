@@ -1,4 +1,8 @@
-"""What stands in the database when the runs are over: records, standings, audit events."""
+"""What stands in the database when the runs are over: records, standings, audit events.
+
+They are shown as tables and sentences, and `verify` looks up in database and bucket what must be
+true after the live run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo's commands share with their terminal: the console, and how they are told to end."""
+"""What the demo shares with its terminal: console, progress, how it fails, how it is ended."""
 
 from __future__ import annotations
 

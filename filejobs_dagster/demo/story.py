@@ -1,4 +1,8 @@
-"""The demo, in the order in which it happens."""
+"""The demo, in the order in which it happens.
+
+It loads the file feature with COPY and threads, seals and pins its audit log, and runs the main job
+as its operator would: `dagster job execute`, in a process of its own.
+"""
 
 from __future__ import annotations
 

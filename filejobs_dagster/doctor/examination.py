@@ -1,4 +1,8 @@
-"""All checks, in the order in which one depends on another."""
+"""All checks, in the order in which one depends on another.
+
+The checks of alerts, of the buckets and of what cannot be searched for names are here too. Nothing
+is sent, and nothing is changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dagster's instance: where it keeps runs, events, schedules and sensors."""
+"""What is installed and set: Python, packages, the settings and their jobs, Dagster's instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An operator's own table of reservations: can its statements be used, and are they safe?"""
+"""An operator's own table of reservations: can its statements be used, and are they safe?
+
+It also names the index that would serve each of them.
+"""
 
 from __future__ import annotations
 

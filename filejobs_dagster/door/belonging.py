@@ -4,6 +4,8 @@ A run that deletes bytes needs a bucket that was adopted, and counts itself in d
 before its first claim, also when it then finds nothing: so a database that is restored is behind
 its marker, whatever it did meanwhile. A run that touches no bytes is refused by the same: by the
 markers of all buckets that this database has adopted.
+
+`Watch` asks meanwhile whether an address still leads to the server that the run began on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a guard is, what it looks at, and how it refuses."""
+"""What a guard is, what it looks at, and how it refuses.
+
+Why a bucket may not be swept has a class for each reason, because each has its own way out.
+"""
 
 from __future__ import annotations
 

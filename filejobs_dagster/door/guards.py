@@ -1,4 +1,8 @@
-"""The one list of guards, in the order in which a run meets them."""
+"""The one list of guards, in the order in which a run meets them.
+
+The small guards are written here: commits that last, sources that know their own keys, tables as
+the migrations made them.
+"""
 
 from __future__ import annotations
 

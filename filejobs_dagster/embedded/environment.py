@@ -1,4 +1,8 @@
-"""Environments for processes that must see the embedded servers and nothing of the real ones."""
+"""What embedded servers need of a machine: a clean environment, PostgreSQL's programs, an account.
+
+PostgreSQL refuses to run as root. Where the extra `embedded` is missing, it is said how to install
+it.
+"""
 
 from __future__ import annotations
 

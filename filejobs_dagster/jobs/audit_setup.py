@@ -1,4 +1,7 @@
-"""From the section `audit` of the settings to what the library of the chain works with."""
+"""From the section `audit` of the settings to what the library of the chain works with.
+
+What goes wrong with one chain is recorded by its code (`Troubles`), while the other chains go on.
+"""
 
 from __future__ import annotations
 

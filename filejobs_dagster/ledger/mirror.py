@@ -3,6 +3,8 @@
 A run's record joins what the scheduler says of it with what the run itself last committed. Whoever
 calls, however often and from however many places at once, each run gets exactly one record: the
 progress row is locked first, and the record and the closing of that row are one transaction.
+
+How far it has read in the scheduler's run storage is a watermark of ours.
 """
 
 from __future__ import annotations

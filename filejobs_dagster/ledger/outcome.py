@@ -1,4 +1,4 @@
-"""How a run ended, as the run itself says it."""
+"""How a run ended, as the run itself says it, in the ledger's words: mode, trigger, window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A reading as Prometheus families. `filejobs_up` is always among them."""
+"""The numbers for Prometheus: one reading, its families, an endpoint, and a text file.
+
+A reading is one snapshot of the database, or the word that there is none. `filejobs_up` is always
+there.
+"""
 
 from __future__ import annotations
 

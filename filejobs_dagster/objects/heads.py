@@ -1,4 +1,7 @@
-"""Looks at single objects (HEAD): whether each is there, and what the server says of it."""
+"""Looks at single objects (HEAD): is each there, how large is it, and what does the server say?
+
+`measure` asks for many at once, by a listing where that pays; that one is absent only a HEAD says.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 It is taken right before every request that deletes, and before each further try of it, because
 what was true a minute ago, while the server was busy, need not be true any more.
+
+`KeyOutcomes` keeps what became of each orphan while a removal goes on.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ come back to life as the object.
 A version's identifier names that version alone, so that an upload between the last look and the
 request survives. The exception is `null` where versions are suspended: an upload takes the place of
 that version, and within the moment of one request is lost with it.
+
+A lock or a legal hold is told here from a right that is missing: both answer AccessDenied.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 PRIVATE to the gate: nothing else in the package may delete objects. Use `Gate.delete` for rows that
 are gone and `Gate.remove` for orphans: both prove first that a key is owned, unprotected and not
 referenced.
+
+What an answer to DeleteObjects says of each target is read here: servers word it in many ways.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one deletion is aimed at, and what became of it."""
+"""What one deletion is aimed at, what became of it, and what keys and prefixes are made of."""
 
 from __future__ import annotations
 

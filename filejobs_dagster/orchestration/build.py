@@ -1,4 +1,4 @@
-"""All definitions, made from the settings or from their mistakes."""
+"""All definitions, made from the settings or their mistakes: each job with one op, schedules."""
 
 import warnings
 from datetime import timedelta

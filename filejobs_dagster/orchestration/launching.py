@@ -10,6 +10,9 @@ what was started is to be seen, and can be cancelled, in the web UI.
 
 A backfill carries no run config: it would be dropped where a job has config of its own, and a
 person could not see it in the UI. Its mode is the tag `filejobs/mode`.
+
+Here are runs put into the queue, backfills asked for, looked at and cancelled, the place where both
+are started, and whether a daemon will work them off.
 """
 
 import os

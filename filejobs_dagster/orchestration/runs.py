@@ -1,4 +1,4 @@
-"""Dagster's run records as the ledger's plain FinishedRun."""
+"""Dagster's run records as the ledger's plain FinishedRun, and requests for a run of ours."""
 
 from collections.abc import Iterator
 from datetime import datetime, timezone

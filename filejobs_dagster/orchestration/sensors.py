@@ -1,4 +1,8 @@
-"""Sensors: the mirrors, the watchdog, and the early starts that jobs declare."""
+"""Sensors: mirrors, the watchdog, standings in the catalog, and early starts that jobs declare.
+
+The watchdog fails while a job does not stand as it should, and tells somebody; what alerts need of
+Dagster is here for that.
+"""
 
 import json
 import os

@@ -2,6 +2,9 @@
 
 Every setting is made with SET LOCAL at the start of a transaction, never for a session: behind
 PgBouncer in transaction mode a session setting would reach a stranger's transaction.
+
+Beside them: the one clock, which is the database's, rows that must be there, and which failures of
+a transaction pass, so that the same one is worth another try.
 """
 
 from __future__ import annotations

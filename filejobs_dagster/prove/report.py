@@ -1,4 +1,4 @@
-"""The findings, for a sceptical reader and for programs."""
+"""Trying the claims one after the other, and the findings, for a sceptical reader and programs."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Each scene is a freshly migrated schema with a random name, dropped when the scene ends, however it
 ends. Nothing else on the server is read or written.
+
+What several claims do there is here too: threads at the same moment, statements seen and
+interrupted, an application's uploads, history and its reading.
 """
 
 from __future__ import annotations

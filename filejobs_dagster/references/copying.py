@@ -2,6 +2,9 @@
 
 COPY in its binary form: the server streams, nothing is escaped, and a failure in the middle is an
 exception, never an end.
+
+A source returns one column whose bytes are keys, or it is none. Sources are grouped by the
+connection over which they are read.
 """
 
 from __future__ import annotations

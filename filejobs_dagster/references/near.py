@@ -6,6 +6,8 @@ There is one judgement, `ReferenceForms`: a value is near to a key when one of t
 the key's fold, or when the value is a folder above the key or a part of it (`folders`, `parts`).
 A sweep asks it of all values at once; the gate, before each deletion, of a few keys: `spellings`
 are what an index finds, and `Sieve` keeps the forms of all values that are anything but plain.
+
+`suggestion_for` says which transform seems to be missing, from objects and rows that nearly meet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""An operator's query, wrapped so that it stays one query and returns one column of keys."""
+"""An operator's query, wrapped so that it stays one query and returns one column of keys.
+
+`ReferencesUnknown` is the one answer of a source that could not be asked.
+"""
 
 from __future__ import annotations
 

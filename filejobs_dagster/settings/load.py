@@ -1,4 +1,7 @@
-"""From a file and an environment to settings, or to every problem at once."""
+"""From a file and an environment to settings, or to every problem at once.
+
+Of a file with mistakes `salvage` still knows whom to tell of them.
+"""
 
 from __future__ import annotations
 

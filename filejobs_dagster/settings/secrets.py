@@ -1,4 +1,7 @@
-"""Secrets: the settings name an environment variable, and the value never leaves this object."""
+"""Secrets: the settings name an environment variable, and the value never leaves this object.
+
+`OtherDatabase` is one of the operator's, not that of the project's tables.
+"""
 
 from __future__ import annotations
 

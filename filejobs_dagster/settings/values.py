@@ -1,4 +1,7 @@
-"""The kinds of single values that settings hold, each checked with words of its own."""
+"""The kinds of single values that settings hold, each checked with words of its own.
+
+Among them are durations with a unit: `30s`, `24h`, `1h30m`, `90d`.
+"""
 
 from __future__ import annotations
 

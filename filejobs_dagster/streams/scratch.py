@@ -1,4 +1,8 @@
-"""A private folder for one run's files, which goes with the run, however that ends."""
+"""A private folder for one run's files, which goes with the run, and the spools in it.
+
+A spool is a file of blocks; what a block holds and how large it may become is said here. Where a
+disk has too little room, it is refused before anything is written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Sorts more than memory holds: sorted runs on disk, then one merge over them."""
+"""Sorts more than memory holds: sorted runs on disk, then one merge over them.
+
+A `Cursor` walks along a sorted stream by the keys of another one; `in_order` proves the order of a
+stream while it passes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What happens to a request whose holder is known: refused, or one run in the queue."""
+"""What happens to a request whose holder is known: refused, or one run in the queue.
+
+How often runs were started is kept in the database and counted by its clock (`StartBook`).
+"""
 
 from __future__ import annotations
 

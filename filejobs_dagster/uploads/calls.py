@@ -1,4 +1,7 @@
-"""The calls of an application, each one statement on its own connection."""
+"""The calls of an application, each one statement on its own connection.
+
+What an upload is, in the words of its table, stands here too.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 import typer
@@ -17,11 +19,13 @@ from filejobs_dagster.cli.main import app
 from filejobs_dagster.jobs.storage_orphans.detail import LIST_COLUMNS
 from filejobs_dagster.metrics.exposition import Reading, text_of
 from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.prove.claims import CLAIMS
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import format_duration, settings_json_schema
 from filejobs_dagster.settings.section import Section
 from filejobs_dagster.settings.values import Bounds
 from tests.docs.pages import DOCS, EXAMPLES, WORDS
+from tests.jobs.bucket_states import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,6 +65,16 @@ _AUDIT_CODES = (
     "What [the verifier finds](../audit.md#when-something-is-found) and why sealing and trimming "
     "are refused. Do not repair anything by hand.\n"
 )
+_CLAIMS = (
+    "What `filejobs prove` executes on a real PostgreSQL, by a careless version that loses and by "
+    "this project. `--only` tries one.\n"
+)
+_VERSIONS = (
+    "What becomes of an object that was written twice, and that nothing names any more, where "
+    "nothing is kept in [quarantine](../buckets.md#quarantine). *Suspended*: the older version is "
+    "from before, the current one from after. *Locked*: the bucket keeps versions, and the current "
+    "one is retained.\n"
+)
 
 
 def pages() -> dict[str, str]:
@@ -73,6 +87,8 @@ def pages() -> dict[str, str]:
         "records.md": _records(),
         "audit-codes.md": _audit_codes(),
         "examples.md": _examples(),
+        "claims.md": _claims(),
+        "versions.md": _versions(),
     }
     return {name: _MADE + text.rstrip("\n") + "\n" for name, text in made.items()}
 
@@ -332,6 +348,8 @@ def _about(path: Any) -> str:
     if path.is_dir():
         path = path / "pyproject.toml"
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return ast.get_docstring(ast.parse(text)) or ""
     if path.suffix == ".json":
         said = yaml.safe_load(text)
         about = said.get("description") or said.get("title")
@@ -344,6 +362,29 @@ def _about(path: Any) -> str:
             break
         lines.append(line.strip("# "))
     return " ".join(lines)
+
+
+# Claims, and buckets that keep versions -------------------------------------------------------
+
+
+def _claims() -> str:
+    rows = [
+        f"| `{claim.name}` | {_cell(sys.modules[claim.demonstrate.__module__].__doc__ or '')} "
+        f"| {_cell(claim.sentence)} |"
+        for claim in CLAIMS
+    ]
+    return "\n".join(
+        [
+            "# Reference: claims\n",
+            _CLAIMS,
+            "| Name | What loses | The claim |\n|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def _versions() -> str:
+    return "\n".join(["# Reference: versions\n", _VERSIONS, *table_lines()])
 
 
 def _cell(text: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 StorageOrphansConfig: Any = config_of(BY_NAME["storage_orphans"], None)
 
-PAGE = page("storage_orphans.md").text
+RUNBOOK = page("runbook.md").text
 RUN_CONFIGS = sorted(EXAMPLES.glob("storage_orphans_*.yaml"))
 EXPLAINED = explained("storage_orphans")
 
@@ -69,7 +69,7 @@ def test_every_field_of_a_record_is_explained(installation: Installation) -> Non
 def test_every_class_every_breaker_every_column_and_every_reason_to_stop_is_explained() -> None:
     assert set(CLASSES) == names_in(totals.CLASSES)
     assert set(COLUMNS) == names_in(totals.LIST_COLUMNS)
-    first_column = "".join(re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE))
+    first_column = "".join(re.findall(r"^\| ([^|]+) \|", RUNBOOK, re.MULTILINE))
     assert set(BREAKERS) <= set(re.findall(r"`(\w+)`", first_column))
     fields = " ".join(totals.FIELDS.values())
     for word in (LIMIT, MAX_RUNTIME, removal.OLDER_TRANSACTIONS,

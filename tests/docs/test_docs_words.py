@@ -251,6 +251,8 @@ def _parse(line: str) -> None:
         name, *words = words
         command = command.get_command(click.Context(command), name)
         assert command is not None, f"{line}: there is no {name}"
+    if any("--format" in parameter.opts for parameter in command.params):
+        words = ["--format=json" if each == "--json" else each for each in words]
     command.make_parser(click.Context(command)).parse_args(words)
 
 

@@ -1,6 +1,7 @@
 """Every state that a bucket can be in, and what each job makes of an object in it.
 
-The table of docs/buckets.md, as data: the tests go through it on one server after the other.
+The table of docs/reference/versions.md, as data: the tests go through it on one server after the
+other.
 """
 
 from __future__ import annotations

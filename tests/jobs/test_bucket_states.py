@@ -32,7 +32,7 @@ def test_every_job_says_what_it_did_to_the_bytes(
 
 
 def test_the_page_has_the_table_that_the_servers_are_tried_with() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "buckets.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "versions.md").read_text()
     assert "\n".join(table_lines()) in page
 
 

@@ -1,14 +1,15 @@
-"""The example of the page is an application that works."""
+"""The example of an application is an application that works."""
 
 from __future__ import annotations
 
+import runpy
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from filejobs_dagster.uploads import Uploads
-from tests.docs.pages import page
+from tests.docs.pages import EXAMPLES, page
 from tests.uploads.rows import attachments, column
 
 if TYPE_CHECKING:
@@ -17,15 +18,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-PAGE = page("integrating.md")
-
 
 @pytest.fixture
 def attach() -> Callable[..., UUID | None]:
-    (text,) = [block.text for block in PAGE.blocks if block.language == "python"]
-    names: dict[str, Any] = {}
-    exec(compile(text, "docs/integrating.md", "exec"), names)  # noqa: S102 (the page's own text)
-    function: Callable[..., UUID | None] = names["attach"]
+    function: Callable[..., UUID | None] = runpy.run_path(str(EXAMPLES / "attach.py"))["attach"]
     return function
 
 
@@ -103,7 +99,7 @@ def test_the_sql_of_the_page_is_an_upload_from_its_beginning_to_its_cleanup(
 ) -> None:
     whole, seen, removed = [
         block.text
-        for block in PAGE.blocks
+        for block in page("integrating.md").blocks
         if block.language == "sql" and "message 17" in block.text
     ]
     cursor = connection.execute(whole.encode())

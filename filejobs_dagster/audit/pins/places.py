@@ -1,4 +1,7 @@
-"""Pins in a folder: for trying out. It protects nothing, and says so."""
+"""The places for pins: a folder, which is for trying out and protects nothing, and an S3 bucket.
+
+In a bucket pins are written once, locked where it has Object Lock, and never deleted.
+"""
 
 from __future__ import annotations
 

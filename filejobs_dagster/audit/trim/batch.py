@@ -4,6 +4,8 @@ Check again, keep, delete, read back, sign, pin, append the event, look for hold
 the checkpoint, commit. The pin is put before the commit: a crash in between leaves a pin of a trim
 that never was, which the verifier recognises because its events are still there; a commit without
 a pin could be undone by nobody.
+
+`make_plan` says before how far a chain may be trimmed, and what decides it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a verification looks at: everything is read first, and judged afterwards."""
+"""What a verification looks at: everything is read first, and judged afterwards.
+
+The checks are functions from the evidence to what they find; `check` registers them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reading the evidence: pins first, then everything in one snapshot, then pins put meanwhile."""
+"""Reading the evidence: pins first, then everything in one snapshot, then pins put meanwhile.
+
+What is read follows from the mode: which events are computed again, and where somebody says what
+they must come to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verification says in the end."""
+"""What a verification says in the end, and whether a note was signed by a key that may sign it."""
 
 from __future__ import annotations
 

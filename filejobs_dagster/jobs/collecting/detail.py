@@ -1,4 +1,7 @@
-"""What collectors of rows count, and how `job_run.detail` says it."""
+"""What collectors of rows count, and how `job_run.detail` says it.
+
+A statement that PostgreSQL refuses becomes words here: was it some row of it, or the statement?
+"""
 
 from __future__ import annotations
 

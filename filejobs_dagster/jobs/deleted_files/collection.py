@@ -1,4 +1,4 @@
-"""One run over deleted files."""
+"""One run over deleted files, and the table `file` as it looks for, locks and claims them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every statement that deleted_files sends about files.
+"""Every statement that deleted_files sends about files, and one such file.
 
 A row becomes collectable at the later one of `deleted_at` plus the restore window, and
 `retain_until`. A run takes those for which this moment is in `[begins, before)`:

@@ -1,4 +1,7 @@
-"""A batch of uploads that are due: the intent, the aborts through the gate, the result."""
+"""Which uploads are due, and a batch of them: intent, aborts through the gate, result.
+
+Due is what is owned, named by no source, and idle by its newest part (`Judge`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One run: from the cutoff to the outcome. The methods follow the order in which things happen."""
+"""One run: from the cutoff to the outcome. The methods follow the order in which things happen.
+
+`KnownUploads` reads the rows of `upload` that have a multipart upload, or had one lately.
+"""
 
 from __future__ import annotations
 

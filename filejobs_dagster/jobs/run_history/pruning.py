@@ -1,4 +1,7 @@
-"""The passes over Dagster's runs and over our rows of their progress."""
+"""The passes over Dagster's runs and over our rows of their progress.
+
+What it asks our own database is here: which records stand, and which rows of progress nobody needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `run_history` can be told."""
+"""What `run_history` can be told, and Dagster's storage as far as the job needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whether a pass is believed: its numbers against the breakers, before anything is marked."""
+"""Whether a pass is believed: its numbers against the breakers, before anything is marked.
+
+`fingerprint` is the short name of the rules that a pass judges by.
+"""
 
 from __future__ import annotations
 

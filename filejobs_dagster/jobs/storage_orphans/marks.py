@@ -2,6 +2,8 @@
 
 A mark says since when an object has been seen without a reference. Nothing is deleted that an
 earlier run did not mark, and nothing whose mark this run's own pass did not renew.
+
+What a run knows of candidates, of single ones and in numbers, has its types here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One pass: list, read the references, and put every object into its class. Changes nothing."""
+"""One pass: list, read the references, and put every object into its class. Changes nothing.
+
+Where lists are kept, a folder of this machine or a prefix of the bucket, is opened here too.
+"""
 
 from __future__ import annotations
 

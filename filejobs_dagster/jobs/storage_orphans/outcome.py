@@ -1,4 +1,7 @@
-"""The final word of a run: what it did, what is left, and why."""
+"""The final word of a run: what it did, what is left, and why.
+
+The run's list is written here too, where the settings say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Deleting confirmed orphans: intent, wait, gate, and what became of each."""
+"""Deleting confirmed orphans: intent, wait, gate, and what became of each.
+
+`recover` begins: it settles what a run that ended early had said it would delete.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""From a rule to its table, as the database knows it; or the reason why it is refused."""
+"""From a rule to its table, as the database knows it; or the reason why it is refused.
+
+No rule may name the project's own tables or a log whose rows are chained. What refers to the table,
+and what goes with its rows, is found here.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Turns are what keeps a rule without end, or one whose statements take long, from starving the
 others. What is wrong with a rule is recorded with it, and fails the run when all have had their
 turns.
+
+`examined` is every rule with what is due now: `filejobs retention` prints it, the doctor looks at
+it.
 """
 
 from __future__ import annotations

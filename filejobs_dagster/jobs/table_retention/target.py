@@ -1,4 +1,8 @@
-"""The table of a rule, as the database knows it."""
+"""The table of a rule, as the database knows it.
+
+Also why a rule is not carried out, in words that may be written down, and the transactions in which
+the operator's names and conditions mean what they mean to the role.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A row past both ages is deleted; only one that could not be deleted is scrubbed instead. Each step
 is one transaction: rows are locked, their children go, they go, progress and audit are written.
+
+`Record` and `Records` write down what is done: numbers, times and bounds, never what a row held.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Claims on rows in `cleanup`, and what is written of them: each repeats the fencing number."""
+"""Claims on rows in `cleanup`, and what is written of them: each repeats the fencing number.
+
+The rows of `upload` as the statements return them are here, and how much is due, for the sensor.
+"""
 
 from __future__ import annotations
 

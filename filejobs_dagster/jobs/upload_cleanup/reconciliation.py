@@ -1,4 +1,8 @@
-"""Rows whose state storage decides: silent writers, uncertain uploads, locks that may be over."""
+"""Rows whose state storage decides: silent writers, uncertain uploads, locks that may be over.
+
+`judge` says what storage's answer means for an uncertain upload; `Locks` looks at retained rows
+whose date has come.
+"""
 
 from __future__ import annotations
 

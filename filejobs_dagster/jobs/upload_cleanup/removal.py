@@ -1,4 +1,7 @@
-"""The bytes of one claimed batch: through the gate, and written down."""
+"""The bytes of one claimed batch: through the gate, and written down.
+
+`Settling` writes the results: rows, totals, progress and audit in one transaction.
+"""
 
 from __future__ import annotations
 

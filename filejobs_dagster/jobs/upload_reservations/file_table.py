@@ -1,4 +1,7 @@
-"""The project's own table `file` as the source of reservations."""
+"""The project's own table `file` as the source of reservations.
+
+Here stands what every source of reservations is, this table or one of the operator's.
+"""
 
 from __future__ import annotations
 

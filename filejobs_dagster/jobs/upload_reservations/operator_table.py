@@ -1,4 +1,7 @@
-"""A table of the operator's as the source of reservations."""
+"""A table of the operator's as the source of reservations, and the judgement of its claims.
+
+A claim must have returned exactly what it was asked for, or nothing counts.
+"""
 
 from __future__ import annotations
 

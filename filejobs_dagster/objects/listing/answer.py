@@ -2,8 +2,9 @@
 
 The objects are read by one regular expression that splits their section, whose gaps must then be
 empty: twenty times as fast as an XML parser. A section that it does not understand to the last
-byte goes to `slow.py`, which does with any layout. What surrounds the objects always goes through a
-real XML parser.
+byte goes to `read_entries`, which does with any layout. What surrounds the objects always goes
+through a real XML parser. Before both stands the little XML that has to be read by hand, because
+servers write in it what XML cannot carry, and the reading of timestamps.
 """
 
 from __future__ import annotations

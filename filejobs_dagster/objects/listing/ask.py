@@ -3,6 +3,8 @@
 Addresses, signatures, credentials that renew themselves, proxies, certificates, redirects to
 another region and retries all stay botocore's own. Right before it would parse a page of a listing
 in this thread, the body is taken out, and an empty one is left to it.
+
+The server's clock, by which it dates objects, is read from the answers.
 """
 
 from __future__ import annotations

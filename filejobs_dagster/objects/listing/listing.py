@@ -1,4 +1,7 @@
-"""Lists the owned prefixes of a bucket: completely, in byte order, side by side, in flat memory."""
+"""Lists the owned prefixes of a bucket: completely, in byte order, side by side, in flat memory.
+
+`Listed` is what comes of it: a bucket's objects on disk, after the listing was complete.
+"""
 
 from __future__ import annotations
 

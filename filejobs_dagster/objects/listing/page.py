@@ -1,4 +1,8 @@
-"""Objects as a listing describes them, in columns: a tuple for each costs more than parsing it."""
+"""Objects as a listing describes them, in columns: a tuple for each costs more than parsing it.
+
+What a listing tells while it works is here too, and how one ends that is not complete: nothing may
+be concluded from any part of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One part of a listing: a range of keys, read page after page by one thread."""
+"""One part of a listing: a range of keys, read page after page by one thread.
+
+`Reader` reads a page as exact keys, for parts and for the search for places to split.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Aborts one multipart upload, and believes only what ListParts says afterwards.
 
 PRIVATE to the gate: use `Gate.abort`.
+
+`Aborted` says what became of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Lists the multipart uploads of a bucket that nobody finished: page by page, with both markers."""
+"""Lists the multipart uploads of a bucket that nobody finished: page by page, with both markers.
+
+`MultipartUpload` is one of them, as the server lists it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Puts every listed object into one class, in flat memory and whatever the share of orphans."""
+"""Puts every listed object into one class, in flat memory and whatever the share of orphans.
+
+It is done by merge joins over sorted streams: sets decide a block at a time, so that C compares.
+"""
 
 from __future__ import annotations
 

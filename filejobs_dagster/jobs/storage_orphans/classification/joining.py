@@ -1,4 +1,8 @@
-"""The first join: which listed objects are named exactly, and which named keys have no object."""
+"""The first join: which listed objects are named exactly, and which named keys have no object.
+
+`Sketch` samples keys of the same file names on both sides, from which a missing transform is
+guessed; `Classification` is what became of the bucket's objects.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Objects on their way through the classes: in columns on disk, one by one where people look."""
+"""Objects on their way through the classes; the classes, and the rules that put them there.
+
+Objects are in columns on disk, and one by one where people look. The rules are what the settings
+say about the keys of one bucket, known shapes among them.
+"""
 
 from __future__ import annotations
 
