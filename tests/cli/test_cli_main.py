@@ -243,9 +243,11 @@ def test_no_color_takes_the_colours_of_a_terminal_away(
     desk.record(outcome="failed")
     coloured = desk.call("runs").stdout
     plain = desk.call("runs", "--no-color").stdout
-    monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b[1;31m" in coloured
     assert "31m" not in plain
+    for option in ("--bogus", "--help"):
+        desk.call("runs", "--no-color", option)
+        assert "\x1b[1;31m" in desk.call("runs").stdout, "it ends with the call that said it"
 
 
 def test_the_version_has_a_short_option() -> None:
