@@ -21,7 +21,6 @@ import typer.main
 from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.terminal import Invocation, print_error
 
-
 _NO_COLOR = "NO_COLOR"
 
 
