@@ -250,6 +250,15 @@ def test_no_color_takes_the_colours_of_a_terminal_away(
         assert "\x1b[1;31m" in desk.call("runs").stdout, "it ends with the call that said it"
 
 
+def test_columns_folds_what_no_terminal_reads_for_a_mail(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.record(outcome="failed")
+    assert max(map(len, desk.call("runs").stdout.splitlines())) > 100
+    monkeypatch.setenv("COLUMNS", "100")
+    assert max(map(len, desk.call("runs").stdout.splitlines())) <= 100
+
+
 def test_the_version_has_a_short_option() -> None:
     assert CliRunner().invoke(app, ["-V"]).stdout == CliRunner().invoke(app, ["--version"]).stdout
 

@@ -210,11 +210,9 @@ def test_a_shop_that_is_open_already(newcomer: Newcomer, s3_client: S3Client) ->
 
 
 def test_dagsters_own_word_with_nothing_set_ends_in_a_sentence(tmp_path: Path) -> None:
-    dagster, *rest = (
-        "dagster job execute -m filejobs_dagster.definitions -j upload_reservations".split()
-    )
+    job = ("-m", "filejobs_dagster.definitions", "-j", "upload_reservations")
     said = subprocess.run(
-        [Path(sys.executable).parent / dagster, *rest],
+        [Path(sys.executable).parent / "dagster", "job", "execute", *job],
         cwd=tmp_path, env={**os.environ, "FILEJOBS_CONFIG": str(FILEJOBS_YAML)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
