@@ -169,8 +169,8 @@ def test_copies_go_into_quarantine_and_come_back_from_it(
     installation.write()
     put(owner, installation.bucket, ["files/orphan"])
     guest = client_of(ceph.endpoint_url, GUEST)
-    kept = {"Bucket": installation.bucket, "Key": f"{QUARANTINE}run/files/orphan"}
-    source = {"Bucket": installation.bucket, "Key": "files/orphan"}
+    kept: Any = {"Bucket": installation.bucket, "Key": f"{QUARANTINE}run/files/orphan"}
+    source: Any = {"Bucket": installation.bucket, "Key": "files/orphan"}
     policy = printed()
     without = [one for one in policy["Statement"] if one["Sid"] != "Quarantine"]
     assert len(without) == len(policy["Statement"]) - 1
