@@ -13,7 +13,7 @@ import dagster as dg
 _looking = gc.isenabled()
 gc.disable()
 try:
-    from filejobs_dagster.orchestration.build import build_definitions
+    from filejobs_dagster.orchestration.build import build_definitions, end_in_a_sentence
     from filejobs_dagster.orchestration.storage import heed_sigterm
     from filejobs_dagster.settings import read_settings
 finally:
@@ -23,4 +23,7 @@ finally:
 # A code server opens no instance of its own, so it is told here.
 heed_sigterm()
 
-defs: dg.Definitions = build_definitions(read_settings())
+_loaded = read_settings()
+end_in_a_sentence(_loaded)
+
+defs: dg.Definitions = build_definitions(_loaded)

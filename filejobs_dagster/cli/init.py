@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -16,16 +18,14 @@ import yaml
 from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.terminal import Invocation, one_line, print_error, problems_text
 
+if TYPE_CHECKING:
+    from filejobs_dagster.settings import Loaded
+
 DATABASE_VARIABLE = "FILEJOBS_DATABASE_URL"
 KEYS = {"access_key_id": "FILEJOBS_S3_ACCESS_KEY_ID",
         "secret_access_key": "FILEJOBS_S3_SECRET_ACCESS_KEY"}  # fmt: skip
 SCHEMA = "filejobs"
-
-NEXT = (
-    f"filejobs migrate --database-url-env OWNER_URL --schema {SCHEMA}",
-    'filejobs grants --database-url-env OWNER_URL | psql "$OWNER_URL"',
-    "filejobs doctor",
-)
+DEFAULT = Path("filejobs.yaml")
 
 
 class Journey(str, Enum):
@@ -36,6 +36,12 @@ class Journey(str, Enum):
     FILES = "files"
 
 
+JOURNEYS = (
+    "own-tables: your table has uploads that never finished; orphans: tables name keys, and the "
+    "bucket only grows; files: an application that will use the table file"
+)
+
+
 @dataclass(frozen=True)
 class Source:
     """A source that a scan proposes.
@@ -44,13 +50,17 @@ class Source:
         line: As the settings have it.
         rewrites: Of its owners.
         measured: What the scan has counted, and what it says besides, for a comment.
-        usable: False for what is written as a comment only: unsure, superfluous, without a query.
+        usable: False for what is written as a comment only: superfluous, without a query.
+        redundant: Whether other sources name all that it names.
+        unsure: Whether it may name what is dead. It is used all the same: a source only keeps.
     """
 
     line: dict[str, Any]
     rewrites: tuple[dict[str, str], ...]
     measured: str
     usable: bool
+    redundant: bool
+    unsure: bool
 
 
 @dataclass
@@ -80,8 +90,7 @@ def init(  # noqa: PLR0917 (each is an option)
         Journey | None,
         typer.Option(
             "--journey",
-            help="own-tables: your table holds uploads that never finished. orphans: tables name "
-            "keys, and the bucket only grows. files: an application that will use the table file.",
+            help=JOURNEYS,
             show_default=False,
         ),
     ] = None,
@@ -132,7 +141,7 @@ def init(  # noqa: PLR0917 (each is an option)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write a first filejobs.yaml, all of it dry, and print the next three commands.
+    """Write a first filejobs.yaml, all of it dry, and print the commands that come next.
 
     Takes what `filejobs scan` found, with what was measured as comments. Asks on a terminal what
     it was not told; elsewhere it says which flag is missing. Only the file is written. It is
@@ -149,12 +158,14 @@ def init(  # noqa: PLR0917 (each is an option)
       64  called wrongly
     """
     invocation = Invocation.of(context)
-    place = path or invocation.config or Path(os.environ.get("FILEJOBS_CONFIG") or "filejobs.yaml")
+    place = path or invocation.config or Path(os.environ.get("FILEJOBS_CONFIG") or DEFAULT)
     if place.exists() and not force:
         print_error(f"{place} is there already, and nothing was written. --force replaces it.")
         raise typer.Exit(terminal.FAILED)
+    if journey is None and from_scan is not None:
+        journey = Journey.ORPHANS  # what a scan can know of
     answers = Answers(
-        Journey(_said("--journey", journey and journey.value, "own-tables, orphans or files")),
+        journey or _journey(_said("--journey", None, JOURNEYS)),
         endpoint_url=endpoint_url,
         region=region,
         owns=owns or [],
@@ -167,14 +178,51 @@ def init(  # noqa: PLR0917 (each is an option)
         answers.owns = _said("--owns", None, "prefixes that may be collected in: files/").split()
     if answers.journey is Journey.OWN_TABLES:
         answers.table = _table(_said("--table", table, "TABLE KEY DUE WHERE"))
-    text = document(answers)
-    _require_right(text, place)
-    place.write_text(text, encoding="utf-8")
+    text = _right(answers, place)
+    try:
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print_error(f"{place} cannot be written ({error.strerror}): name another with PATH.")
+        raise typer.Exit(terminal.FAILED) from None
     typer.echo(f"Wrote {place}: everything in it is dry. Read it, then:\n")
-    for command in NEXT:
+    for command in _next(answers, text, place):
         typer.echo(f"  {command}")
-    for remark in answers.remarks:
+    for remark in (*answers.remarks, *_sources_in_words(answers.sources)):
         typer.echo(f"\n{remark}")
+
+
+def _next(answers: Answers, text: str, place: Path) -> Iterator[str]:
+    """What to type now: what this shell does not know yet, and the commands up to a dry run."""
+    theirs = answers.journey is Journey.OWN_TABLES or any(it.usable for it in answers.sources)
+    where = "@HOST:5432/DATABASE"
+    meant = {
+        "FILEJOBS_CONFIG": str(place.absolute()) if place != DEFAULT else "",
+        DATABASE_VARIABLE: f"postgresql://filejobs_collector:…{where}",
+        "OWNER_URL": f"postgresql://filejobs_owner:…{where}",
+        "APP_OWNER_URL": f"postgresql://…{where}" if theirs else "",
+        **{name: "…" for name in KEYS.values() if name in text},
+    }
+    for name, value in meant.items():
+        if value and not os.environ.get(name):
+            yield f"export {name}='{value}'"
+    yield f"filejobs migrate --database-url-env OWNER_URL --schema {SCHEMA}"
+    yield 'filejobs grants --database-url-env OWNER_URL | psql "$OWNER_URL"'
+    if theirs:
+        yield 'filejobs grants --missing --database-url-env OWNER_URL | psql "$APP_OWNER_URL"'
+    yield "filejobs doctor"
+    yield f"filejobs run {next(iter(_jobs(answers)))}"
+
+
+def _sources_in_words(sources: Sequence[Source]) -> Iterator[str]:
+    """What somebody has to decide on."""
+    missing = [it.line["name"] for it in sources if not it.usable and not it.redundant]
+    if missing:
+        yield (f"Found, but a comment only: {', '.join(missing)}. What nothing else "
+               "names will look unused: make sources of them before anything is live.")  # fmt: skip
+    doubted = [it.line["name"] for it in sources if it.usable and it.unsure]
+    if doubted:
+        yield (f"The scan doubts that these name what is in use: {', '.join(doubted)}. What "
+               "they name is kept; take out those whose rows outlive it.")  # fmt: skip
 
 
 def _said(flag: str, given: str | None, what: str) -> str:
@@ -185,6 +233,15 @@ def _said(flag: str, given: str | None, what: str) -> str:
         raise typer.BadParameter(f"it is missing: {what}", param_hint=flag)
     answer: str = typer.prompt(f"{flag.removeprefix('--')} ({what})")
     return answer.strip()
+
+
+def _journey(said: str) -> Journey:
+    try:
+        return Journey(said)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{said!r} is none of {JOURNEYS}", param_hint="--journey"
+        ) from None
 
 
 def _table(said: str) -> dict[str, str]:
@@ -216,6 +273,12 @@ def _take_scan(path: Path, answers: Answers) -> None:
             param_hint="--from-scan",
         ) from None
     answers.endpoint_url = answers.endpoint_url or scan.get("endpoint_url")
+    if not found:
+        raise typer.BadParameter(
+            "no column that it could read names an object: scan with a role that may read your "
+            "tables (FILEJOBS_DATABASE_URL), and see what it lists as not looked at",
+            param_hint="--from-scan",
+        )
     answers.sources = found
     answers.owns = answers.owns or [label for label in named if label.endswith("/")]
     if scan.get("stopped"):
@@ -234,10 +297,17 @@ def _source(said: dict[str, Any]) -> Source:
     measured += f"{objects.get('objects', 'unknown')} objects"
     if said.get("missing"):
         measured += f", {said['missing']} names without an object"
-    why = said.get("unsure") or ("other sources name all of it" if said.get("redundant") else "")
+    redundant, unsure = bool(said.get("redundant")), said.get("unsure") or ""
+    why = "other sources name all of it" if redundant else unsure and f"unsure: {unsure}"
     rest = "; ".join(filter(None, (why, said.get("note"))))
-    usable = said.get("sql") is not None and not why
-    return Source(line, tuple(said.get("rewrites", ())), one_line(f"{measured}; {rest}"), usable)
+    return Source(
+        line,
+        tuple(said.get("rewrites", ())),
+        one_line(f"{measured}; {rest}").rstrip("; "),
+        usable=said.get("sql") is not None and not redundant,
+        redundant=redundant,
+        unsure=bool(unsure),
+    )
 
 
 def document(answers: Answers) -> str:
@@ -245,7 +315,8 @@ def document(answers: Answers) -> str:
     bucket: dict[str, Any] = {"bucket": answers.bucket}
     if answers.endpoint_url:
         bucket |= {"endpoint_url": answers.endpoint_url, "addressing": "path"}
-        bucket |= {name: {"env": variable} for name, variable in KEYS.items()}
+        if "AWS_ACCESS_KEY_ID" not in os.environ or all(map(os.environ.get, KEYS.values())):
+            bucket |= {name: {"env": variable} for name, variable in KEYS.items()}
     if answers.region or answers.endpoint_url:
         bucket["region"] = answers.region or "us-east-1"
     bucket |= {"owns": answers.owns, "min_age": "48h"}
@@ -285,7 +356,7 @@ def _listed(source: Source) -> str:
     text = _indented(_yaml([source.line]), 6)
     if not source.usable:
         text = "\n".join(f"      # {line[6:]}" for line in text.splitlines())
-    return f"      # {source.measured.rstrip('; ')}\n{text}"
+    return f"      # {source.measured}\n{text}"
 
 
 def _yaml(value: Any) -> str:
@@ -296,7 +367,35 @@ def _indented(text: str, by: int) -> str:
     return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
 
 
-def _require_right(text: str, place: Path) -> None:
+def _right(answers: Answers, place: Path) -> str:
+    """The text of the file, once the jobs can read it; a source that they cannot is a comment.
+
+    Raises:
+        typer.Exit: It has mistakes, which are told.
+    """
+    text = document(answers)
+    loaded = _read(text, place)
+    usable = [number for number, source in enumerate(answers.sources) if source.usable]
+    wrong: dict[int, str] = {}
+    for problem in loaded.problems:
+        at = re.match(r"buckets\.uploads\.sources\[(\d+)\]", problem.path)
+        if at is not None:
+            wrong.setdefault(usable[int(at[1])], f"{problem.found}; {problem.expected}")
+    if wrong:
+        for number, why in wrong.items():
+            it = answers.sources[number]
+            said = one_line(f"{it.measured}; {why}")
+            answers.sources[number] = replace(it, measured=said, usable=False)
+        text = document(answers)
+        loaded = _read(text, place)
+    if loaded.settings is None:
+        told = problems_text(replace(loaded, path=place))
+        print_error(f"{told}\nNothing was written: give other flags, or mend the scan's proposal.")
+        raise typer.Exit(terminal.FAILED)
+    return text
+
+
+def _read(text: str, place: Path) -> Loaded:
     """Read what would be written as the jobs will read it, with secrets that mean nothing."""
     import tempfile  # noqa: PLC0415 (--help stays fast)
 
@@ -306,8 +405,4 @@ def _require_right(text: str, place: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / place.name
         draft.write_text(text, encoding="utf-8")
-        loaded = read_settings(draft, {**os.environ, **known})
-    if loaded.settings is None:
-        print_error(f"{problems_text(loaded)}\nNothing was written: give other flags, or mend the "
-                    "scan's proposal.")  # fmt: skip
-        raise typer.Exit(terminal.FAILED)
+        return read_settings(draft, {**os.environ, **known})

@@ -9,8 +9,8 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -20,6 +20,8 @@ import typer.main
 
 from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.terminal import Invocation, print_error
+
+_NO_COLOR = "NO_COLOR"
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -114,13 +116,31 @@ def _with_habits(command: Any) -> None:
         if "--json" in given and "--format" in own:
             given = ["--format=json" if each == "--json" else each for each in given]
         if "--no-color" in given:
-            os.environ["NO_COLOR"] = "1"
+            ctx.with_resource(_without_colours())
         if "--quiet" in given:
             ctx.with_resource(redirect_stdout(io.StringIO()))
         given = [each for each in given if each not in ("--no-color", "--quiet")]
-        return parse(ctx, [*given, *rest])
+        try:
+            return parse(ctx, [*given, *rest])
+        except BaseException:  # nobody closes a context that was never entered
+            ctx.close()
+            raise
 
     command.parse_args = parse_args
+
+
+@contextmanager
+def _without_colours() -> Iterator[None]:
+    """Say NO_COLOR for as long as the call lasts, not to whatever this process does next."""
+    before = os.environ.get(_NO_COLOR)
+    os.environ[_NO_COLOR] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_NO_COLOR]
+        else:
+            os.environ[_NO_COLOR] = before
 
 
 def _load(name: str, place: str) -> Any:

@@ -107,6 +107,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   --json        what --format json says, where a command has that
   --quiet       print no answer; errors, and the exit code, remain
   --no-color    no colours, as NO_COLOR=1 in the environment
+  COLUMNS=100 before it folds what no terminal reads: widths that suit a mail
 
 [bold]Exit codes[/bold] (status --check and verify have their own)
   0    done

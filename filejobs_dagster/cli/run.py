@@ -287,6 +287,19 @@ def run(
             show_default=False,
         ),
     ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="BREAKER",
+            help="A breaker that this one run may pass over, because its numbers are right. May be "
+            "given again; needs --why.",
+            show_default=False,
+        ),
+    ] = None,
+    why: Annotated[
+        str, typer.Option("--why", help="Why; it is recorded.", show_default=False)
+    ] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the record as JSON, for programs.")
     ] = False,
@@ -306,7 +319,7 @@ def run(
     [bold]Examples[/bold]
       filejobs run upload_reservations
       filejobs run upload_reservations --live --limit 100
-      filejobs run storage_orphans --json
+      filejobs run storage_orphans --override orphan_fraction --why "years of leftovers, looked at"
 
     [bold]Exit codes[/bold]
       0    it ran, and succeeded
@@ -332,12 +345,19 @@ def run(
     config: dict[str, Any] = {} if BY_NAME[name].read_only else {"dry_run": not live}
     if live and BY_NAME[name].read_only:
         raise typer.BadParameter(f"{name} changes nothing in any mode", param_hint="--live")
-    if limit is not None:
-        from filejobs_dagster.orchestration.config import choices  # noqa: PLC0415 (Dagster)
+    if bool(override) != bool(why):
+        raise typer.BadParameter("say both: --override BREAKER --why '…'", param_hint="--override")
+    said = {
+        "limit": limit,
+        "override": {"breakers": override, "reason": why} if override else None,
+    }
+    for option, value in said.items():
+        if value is not None:
+            from filejobs_dagster.orchestration.config import choices  # noqa: PLC0415 (Dagster)
 
-        if "limit" not in {choice.name for choice in choices(BY_NAME[name].request)}:
-            raise typer.BadParameter(f"{name} has no limit", param_hint="--limit")
-        config["limit"] = limit
+            if option not in {choice.name for choice in choices(BY_NAME[name].request)}:
+                raise typer.BadParameter(f"{name} has no {option}", param_hint=f"--{option}")
+            config[option] = value
     run_id, error = _run(invocation, loaded, settings, config, name, log=log)
     _tell(invocation, settings, run_id, error, live=live, as_json=as_json)
 

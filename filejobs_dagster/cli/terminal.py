@@ -28,9 +28,12 @@ NEVER_FOLDED = 100_000
 
 
 def console() -> Console:
-    """Standard output. NO_COLOR is respected; what is no terminal is neither coloured nor cut."""
+    """Standard output. NO_COLOR is respected; what is no terminal is neither coloured nor cut.
+
+    COLUMNS folds it there, too: a mail wants 100.
+    """
     return Console(
-        width=None if sys.stdout.isatty() else NEVER_FOLDED,
+        width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else NEVER_FOLDED,
         highlight=False,
         markup=False,
         emoji=False,

@@ -1,7 +1,10 @@
 """All definitions, made from the settings or their mistakes: each job with one op, schedules."""
 
+import os
+import sys
 import warnings
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -125,6 +128,21 @@ def _schedule(
         return request_run(settings, job)
 
     return schedule
+
+
+def end_in_a_sentence(loaded: Loaded) -> None:
+    """End `dagster job execute` where nothing is set: nobody's instance would keep the run.
+
+    Raises:
+        SystemExit: The settings have mistakes. Dagster would bury them in a traceback.
+    """
+    typed = [Path(sys.argv[0]).name, *sys.argv[1:3]] == ["dagster", "job", "execute"]
+    if loaded.settings is None and typed and not os.environ.get("DAGSTER_HOME"):
+        sys.exit(
+            f"Nothing was run: {'; '.join(map(str, loaded.problems))}. Without a database and a "
+            "bucket type `filejobs demo`, which brings its own and runs the same jobs through "
+            "Dagster; for your own, `filejobs init` and docs/first-hour.md."
+        )
 
 
 def build_definitions(loaded: Loaded) -> dg.Definitions:

@@ -262,6 +262,7 @@ def _source(
         sql=query,
         transforms=tuple(transforms),
         rewrites=rewrites,
+        recheck_sql=_recheck(lead, transforms) if query is not None and lead.is_exact else None,
         values=values,
         missing=max(0, values - counts.met) if may_miss else None,
         missing_sample=tuple(map(_shown, counts.sample)) if may_miss else (),
@@ -286,6 +287,28 @@ def _transforms(lead: Lead) -> list[dict[str, Any]]:
     if len(fronts) == 1 and fronts[0] and (lead.is_exact or lead.kind != "word"):
         steps.append({"prepend": _text(fronts[0])})
     return steps
+
+
+def _recheck(lead: Lead, transforms: Sequence[Mapping[str, Any]]) -> str | None:
+    """Whether keys are in use, where a step cannot be inverted; rather yes than no.
+
+    A value may spell anything but letters and digits in another way, so nothing else of the key is
+    compared: some orphans are kept, and nothing that is in use is let go.
+    """
+    if not any(step.keys() & {DROP_QUERY, PERCENT_DECODE} for step in transforms):
+        return None
+    schema, table = lead.table.known_as
+    place = f"{quoted(schema)}.{quoted(table)}"
+    key, begins = "k", ""
+    front = _text((lead.front or (b"",))[0]).replace("'", "''")
+    if front:
+        key, begins = f"substr(k, length('{front}') + 1)", f"starts_with(k, '{front}') and "
+    column = quoted(lead.table.columns[lead.place].name)
+    spelled = f"'%' || regexp_replace({key}, '[^A-Za-z0-9]+', '%', 'g') || '%'"
+    return (
+        f"select k from unnest($1::text[]) as k where {begins}exists (select from {place} as t "  # noqa: S608
+        f"where t.{column}::text like {spelled})"
+    )
 
 
 def _rewrites(lead: Lead, name: str) -> Iterable[dict[str, str]]:

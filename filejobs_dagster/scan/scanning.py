@@ -167,7 +167,7 @@ def scan(options: Options, on_progress: Callable[[str], None] = lambda _line: No
     }
     if all(os.environ.get(name) for name in KEYS.values()):
         said |= {which: {"env": name} for which, name in KEYS.items()}
-    bucket = BucketSettings.model_validate(said)
+    bucket = BucketSettings.model_validate(said, context={"environ": os.environ})
     with Scratch(options.scratch) as scratch:
         return _Scanner(options, bucket, scratch, on_progress).scan()
 

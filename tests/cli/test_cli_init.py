@@ -35,6 +35,9 @@ def test_each_missing_flag_is_named_and_a_file_that_is_there_stays(tmp_path: Pat
     (tmp_path / "scan.json").write_text("[]", encoding="utf-8")
     code, said = call("--journey", "orphans", *FLAGS, "--from-scan", str(tmp_path / "scan.json"))
     assert (code, "is not what `filejobs scan --json` prints" in said) == (64, True)
+    (tmp_path / "scan.json").write_text('{"bucket": "acme", "sources": []}', encoding="utf-8")
+    code, said = call("--from-scan", str(tmp_path / "scan.json"))
+    assert (code, "scan with a role that may read your" in said) == (64, True)
     assert not path.exists()
     assert call("--journey", "files", *FLAGS, "--owns", "files/")[0] == 0
     written = path.read_text(encoding="utf-8")

@@ -242,9 +242,20 @@ def test_no_color_takes_the_colours_of_a_terminal_away(
     desk.record(outcome="failed")
     coloured = desk.call("runs").stdout
     plain = desk.call("runs", "--no-color").stdout
-    monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b[1;31m" in coloured
     assert "31m" not in plain
+    for option in ("--bogus", "--help"):
+        desk.call("runs", "--no-color", option)
+        assert "\x1b[1;31m" in desk.call("runs").stdout, "it ends with the call that said it"
+
+
+def test_columns_folds_what_no_terminal_reads_for_a_mail(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.record(outcome="failed")
+    assert max(map(len, desk.call("runs").stdout.splitlines())) > 100
+    monkeypatch.setenv("COLUMNS", "100")
+    assert max(map(len, desk.call("runs").stdout.splitlines())) <= 100
 
 
 def test_the_version_has_a_short_option() -> None:

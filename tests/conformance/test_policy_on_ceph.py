@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from filejobs_dagster.cli.main import app
+from filejobs_dagster.objects.targets import QUARANTINE
 from tests.conformance.ceph import GUEST, OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
 from tests.installation import Installation
@@ -158,3 +159,27 @@ def test_a_dry_policy_serves_dry_runs_and_no_live_one(
         assert ran.exit_code == 0, ran.output
     assert call("run", "upload_reservations", "--live").exit_code == 1
     assert "files/1" in listed(owner, installation.bucket)
+
+
+def test_copies_go_into_quarantine_and_come_back_from_it(
+    installation: Installation, give: Callable[[dict[str, Any]], None], owner: S3Client,
+    ceph: Ceph,
+) -> None:  # fmt: skip
+    installation.document["buckets"]["uploads"].pop("delete")
+    installation.write()
+    put(owner, installation.bucket, ["files/orphan"])
+    guest = client_of(ceph.endpoint_url, GUEST)
+    kept: Any = {"Bucket": installation.bucket, "Key": f"{QUARANTINE}run/files/orphan"}
+    source: Any = {"Bucket": installation.bucket, "Key": "files/orphan"}
+    policy = printed()
+    without = [one for one in policy["Statement"] if one["Sid"] != "Quarantine"]
+    assert len(without) == len(policy["Statement"]) - 1
+    give({**policy, "Statement": without})
+    with pytest.raises(ClientError, match="AccessDenied"):
+        guest.copy_object(CopySource=source, **kept)
+    give(policy)
+    guest.copy_object(CopySource=source, **kept)
+    guest.put_object_tagging(Tagging={"TagSet": [{"Key": "run", "Value": "1"}]}, **kept)
+    assert guest.get_object(**kept)["Body"].read() == owner.get_object(**source)["Body"].read()
+    guest.delete_object(**kept)
+    assert listed(owner, installation.bucket) == ["files/orphan"]

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from psycopg.conninfo import make_conninfo
 
 from tests.docs.pages import DOCS, page
@@ -47,32 +50,6 @@ SELECT CASE WHEN n <= 3 THEN 'pending' ELSE 'ready' END, 'files/' || n, now() - 
   FROM generate_series(1, 9) AS n
 """
 
-SCAN = {
-    "form": 1,
-    "bucket": "",
-    "prefixes": [
-        {"label": "files/", "referenced": {"objects": 6, "bytes": 30}},
-        {"label": "logs/", "unreferenced": {"objects": 1, "bytes": 5}},
-    ],
-    "sources": [
-        {
-            "name": "account", "column": "public.account.avatar_key", "names": "keys",
-            "sql": "select avatar_key from public.account where avatar_key is not null",
-            "values": 6, "missing": 0, "objects": {"objects": 6, "bytes": 30},
-        },
-        {
-            "name": "documents", "column": "public.documents.storage_key",
-            "sql": "select storage_key from public.documents where storage_key is not null",
-            "values": 9, "missing": 0, "objects": {"objects": 9, "bytes": 45},
-        },
-        {
-            "name": "history", "column": "public.history.body", "path": "$", "sql": None,
-            "values": 2, "missing": None, "objects": {"objects": 2, "bytes": 10},
-            "unsure": "a text in which names stand among others",
-        },
-    ],
-}  # fmt: skip
-
 
 class Newcomer:
     """Somebody with a shell, a database and a bucket."""
@@ -100,13 +77,9 @@ class Newcomer:
             return cursor.fetchall() if cursor.description else []
 
     def type(self, block: str) -> str:
-        """Type a block as it stands, but for the bucket and its address; the first error ends it.
-
-        `filejobs scan` is another command's test: what it prints lies there.
-        """
-        lines = [line for line in block.splitlines() if not line.startswith("filejobs scan ")]
+        """Type a block, on the bucket that is there; the first error ends it."""
         where = f"--endpoint-url {self.endpoint_url}"
-        text = "\n".join(lines).replace("--bucket acme-uploads", f"--bucket {self.bucket} {where}")
+        text = block.replace("--bucket acme-uploads", f"--bucket {self.bucket} {where}")
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
             env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False,
@@ -123,14 +96,16 @@ def newcomer(
     newcomer = Newcomer(tmp_path, empty_database_url, bucket, s3_server.endpoint_url)
     first = next(block.text for block in page("security.md").blocks if block.language == "sql")
     newcomer.sql(first, "GRANT CREATE ON SCHEMA public TO application")
-    newcomer.sql(APPLICATION, role="application")
-    for number in range(1, 11):
-        s3_client.put_object(Bucket=bucket, Key=f"files/{number}", Body=b"bytes")
-    scan = {**SCAN, "bucket": bucket, "endpoint_url": s3_server.endpoint_url}
-    (tmp_path / "scan.json").write_text(json.dumps(scan), encoding="utf-8")
     yield newcomer
     newcomer.sql(*(f"DROP OWNED BY {role} CASCADE" for role in ROLES))
     newcomer.sql(*(f"DROP ROLE {role}" for role in ROLES))
+
+
+def invent(newcomer: Newcomer, client: S3Client) -> None:
+    """An application with two tables and ten objects."""
+    newcomer.sql(APPLICATION, role="application")
+    for number in range(1, 11):
+        client.put_object(Bucket=newcomer.bucket, Key=f"files/{number}", Body=b"bytes")
 
 
 def blocks(heading: str) -> list[str]:
@@ -142,8 +117,8 @@ def blocks(heading: str) -> list[str]:
 EXPORTS, BEFORE = blocks("Before all of them")
 
 
-def keys(client: S3Client, bucket: str) -> set[str]:
-    listed = client.list_objects_v2(Bucket=bucket, Prefix="files/").get("Contents", [])
+def keys(client: S3Client, bucket: str, prefix: str = "files/") -> set[str]:
+    listed = client.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
     return {entry["Key"] for entry in listed}
 
 
@@ -155,6 +130,7 @@ def test_the_page_exports_what_the_journeys_use() -> None:
 
 
 def test_my_own_tables(newcomer: Newcomer, s3_client: S3Client) -> None:
+    invent(newcomer, s3_client)
     (begin,), (_, *rest) = blocks("Journey 1"), blocks("Journey 3")
     for block in (begin, BEFORE, *rest):
         newcomer.type(block)
@@ -163,18 +139,22 @@ def test_my_own_tables(newcomer: Newcomer, s3_client: S3Client) -> None:
 
 
 def test_orphans_only(newcomer: Newcomer, s3_client: S3Client) -> None:
+    invent(newcomer, s3_client)
     begin, rest = blocks("Journey 2")
     newcomer.type(begin)
     settings = Path(newcomer.environment["FILEJOBS_CONFIG"]).read_text(encoding="utf-8")
-    assert "# public.account.avatar_key: 6 names, 6 objects\n" in settings
+    assert "# public.documents.storage_key: 9 names, 9 objects\n" in settings
     assert "owns:\n    - files/\n" in settings
-    assert "      # - name: history\n" in settings
+    assert (
+        "6 objects; other sources name all of it\n      # - name: account avatar_key\n" in settings
+    )
     for block in (BEFORE, rest):
         newcomer.type(block)
     assert len(keys(s3_client, newcomer.bucket)) == 10
 
 
 def test_a_new_application(newcomer: Newcomer, s3_client: S3Client) -> None:
+    invent(newcomer, s3_client)
     begin, *rest = blocks("Journey 3")
     newcomer.type(begin)
     newcomer.type(BEFORE)
@@ -183,3 +163,60 @@ def test_a_new_application(newcomer: Newcomer, s3_client: S3Client) -> None:
         newcomer.type(block)
     assert newcomer.sql("SELECT count(*) FROM filejobs.file") == [(6,)]
     assert keys(s3_client, newcomer.bucket) == {f"files/{number}" for number in range(4, 11)}
+
+
+FILEJOBS_YAML = DOCS.parent / "filejobs.yaml"
+SHOP = Path(__file__).parents[1] / "applications" / "django"
+SCANNED = (
+    "filejobs scan --bucket acme-uploads --json > s.json",
+    "filejobs init --from-scan s.json --installation shop",
+)
+
+
+def test_a_shop_that_is_open_already(newcomer: Newcomer, s3_client: S3Client) -> None:
+    """What a scan finds, `init` writes and prints is all that has to be typed."""
+    there = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[newcomer.bucket].keys
+    for it in json.loads((SHOP / "listing.json").read_text(encoding="utf-8")):
+        s3_client.put_object(Bucket=newcomer.bucket, Key=it["key"], Body=b"x")
+        there[it["key"]].last_modified -= timedelta(hours=it["age_hours"])
+    newcomer.sql(
+        (SHOP / "database.sql").read_text(encoding="utf-8").replace("django-app", newcomer.bucket)
+    )
+    # Its tables belong to somebody else than the project's.
+    newcomer.environment["APP_OWNER_URL"] = newcomer.url
+    live = set(json.loads((SHOP / "expected.json").read_text(encoding="utf-8"))["live"])
+    before = keys(s3_client, newcomer.bucket, "")
+
+    collector = newcomer.environment["FILEJOBS_DATABASE_URL"]
+    newcomer.environment["FILEJOBS_DATABASE_URL"] = newcomer.url
+    printed = newcomer.type("\n".join(SCANNED))
+    newcomer.environment["FILEJOBS_DATABASE_URL"] = collector
+    assert "thumbnail_kvstore value" in printed, "a cache is doubted, and kept"
+    *commands, run = [line for line in printed.splitlines() if line.startswith("  filejobs ")]
+    assert run == "  filejobs run storage_orphans"
+    newcomer.type("\n".join(commands))
+
+    said = newcomer.type(f"{run} || true")
+    assert "orphan_fraction: 11 orphans of 98 owned objects" in said
+    override = "filejobs run storage_orphans --override orphan_fraction --why '…'"
+    assert override in said
+    newcomer.type("filejobs bucket adopt uploads")
+    newcomer.type(f"{override}")
+    newcomer.type("filejobs status --check")
+    marked = newcomer.sql("SELECT convert_from(key, 'UTF8') FROM filejobs.orphan_candidate")
+    assert len(marked) == 11
+    assert not {key for (key,) in marked} & live
+    assert keys(s3_client, newcomer.bucket, "") - before == {"filejobs-adopted/shop.json"}
+
+
+def test_dagsters_own_word_with_nothing_set_ends_in_a_sentence(tmp_path: Path) -> None:
+    job = ("-m", "filejobs_dagster.definitions", "-j", "upload_reservations")
+    said = subprocess.run(
+        [Path(sys.executable).parent / "dagster", "job", "execute", *job],
+        cwd=tmp_path, env={**os.environ, "FILEJOBS_CONFIG": str(FILEJOBS_YAML)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 1
+    assert "Nothing was run: database.url" in said.stderr
+    assert "type `filejobs demo`" in said.stderr
+    assert "Traceback" not in said.stderr

@@ -120,9 +120,10 @@ class Judge:
         )
 
     def _way_out(self, blocking: Sequence[Reading], these: str, names: str) -> str:
+        typed = " ".join(f"--override {one.name}" for one in blocking)
         override = (
-            f"let one run pass over {these}: `override: {{breakers: [{names}], reason: …}}` in its "
-            "config."
+            f"let one run pass over {these}: `filejobs run storage_orphans {typed} --why '…'`, or "
+            f"`override: {{breakers: [{names}], reason: …}}` in its config."
         )
         if not any(reading.doubt for reading in blocking):
             return override

@@ -227,7 +227,8 @@ class Unsearched:
 
     def __str__(self) -> str:
         """One line."""
-        return f"{self.column}: {self.why}"
+        # A colon behind a column called password would read like a secret that follows it.
+        return f"{self.column} ({self.why})"
 
 
 @dataclass(frozen=True)

@@ -166,11 +166,11 @@ def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_i
     assert dry.ok, dry.error
     assert [row["column"] for row in dry.detail["unsearched"]] == ["public.vault.sealed"]
     assert dry.detail["would_collect"] == dry.detail["would_defer"] == 0
-    assert "public.vault.sealed: it holds bytes" in dry.detail["would_be_refused"][0]
+    assert "public.vault.sealed (it holds bytes" in dry.detail["would_be_refused"][0]
     assert "A live run would remove none of what is due (1 orphan)" in dry.detail["explained"]
     live = sweep()
     assert not live.ok
-    assert "Not searched: public.vault.sealed: it holds bytes" in str(live.error)
+    assert "Not searched: public.vault.sealed (it holds bytes" in str(live.error)
     assert "{column: 'public.vault.sealed', reason: …}" in str(live.error)
     assert sweep.installation.keys() >= {"files/dead.png"}
 
