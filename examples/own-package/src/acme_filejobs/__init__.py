@@ -20,7 +20,7 @@ from filejobs_dagster.settings.values import (
 )
 
 if TYPE_CHECKING:
-    from filejobs_dagster.jobs.context import RunContext
+    from filejobs_dagster.run_context import RunContext
 
 # The claim is the write: it repeats every condition, whatever a look has seen before.
 DUE = "state = 'open' AND abandoned_at < %(before)s"
