@@ -954,10 +954,12 @@ def test_a_job_says_one_thing_that_it_is(backup: World) -> None:
     backup.declare("own_shell", command="rm -rf /", touches=["elsewhere"])
     backup.declare("own_untold", command=["/bin/true"])
     backup.declare("own_bytes", command=["/bin/true"], touches=["objects"], bucket="absent")
+    backup.declare("own_far", rule=RULE | {"database": {"url": {"env": "FAR"}}, "key": "path"})
 
-    said = {problem.path for problem in backup.installation.loaded().problems}
-
-    assert said == {
+    found = {problem.path: problem.expected for problem in backup.installation.loaded().problems}
+    assert "the project's own database" in found.pop("own_jobs.own_far.rule.database")
+    assert "name no object" in found.pop("own_jobs.own_far.rule.key")
+    assert found.keys() == {
         "own_jobs.own_both",
         "own_jobs.own_none",
         "own_jobs.own_shell.command",
