@@ -24,6 +24,7 @@ from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.doctor.examination import examine
 from filejobs_dagster.expectations import expectations
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
 from filejobs_dagster.jobs.own import foreign
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.runs import newest_runs
@@ -31,6 +32,7 @@ from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.settings.tables import RowRuleSettings
 from filejobs_dagster.trigger.reporting import Report, Reporter
 from filejobs_dagster.trigger.tokens import TokenHolder
 from tests.instances import dagster_instance
@@ -204,6 +206,25 @@ def test_a_rule_over_the_projects_own_tables_is_refused(drafts: World) -> None:
     assert not result.success
     assert drafts.installation.has_row("files/a")
     assert drafts.record()["outcome"] == "failed"
+
+
+def test_a_rule_whose_condition_answers_anew_each_time_is_refused(drafts: World) -> None:
+    database = drafts.installation.database
+    with database.connect("test") as connection:
+        for condition, named in (
+            ("random() < id", "random"),
+            ("clock_timestamp() > abandoned_at", "clock_timestamp"),
+            ("lo_unlink(id::oid) = 1", "lo_unlink"),
+            ("now() > abandoned_at", None),
+            ("length(trim(state)) > 2", None),
+        ):
+            rule = RowRuleSettings(table="draft", due="abandoned_at", where=condition)
+            table = OperatorTable(rule, database, lambda: connection)
+            if named is None:
+                table.preflight()
+                continue
+            with pytest.raises(SourceRefused, match=named):
+                table.preflight()
 
 
 def revived(world: World, claim: str) -> tuple[int, int]:

@@ -104,7 +104,12 @@ def test_a_worker_killed_at_own_work_is_recorded_as_lost_and_takes_its_command_w
         assert (record["scanned"], record["acted"]) == (3, 2)
         assert record["error"].startswith(("Lost", "The run ended without a final word"))
 
-    # Nothing is stuck: the next live run gets the lock.
+    # Nothing is stuck: Dagster calls both over, and the next live run gets the lock.
+    def over() -> bool:
+        deployment.reconcile(silence=timedelta(0))
+        return len(deployment.finished()) == 2
+
+    wait_until(over, "Dagster calls both over", 60)
     of_command.unlink()
     launch(deployment, "own_command")
     again = pids_in(of_command)
