@@ -43,11 +43,12 @@ def launch(deployment: Deployment, job: str) -> None:
 
 
 def pids_in(path: Path) -> list[int]:
-    return wait_until(
+    found: list[int] = wait_until(
         lambda: path.exists() and [int(pid) for pid in path.read_text().split()],
         "it is at work",
         90,
     )
+    return found
 
 
 def parent_of(pid: int) -> int:

@@ -14,6 +14,7 @@ from filejobs_dagster.jobs.lifecycle import Intervals, RunSpec, run_job
 from filejobs_dagster.jobs.own.rows import Rows, take_rows
 from filejobs_dagster.jobs.own.settings import OwnRuleRequest
 from filejobs_dagster.jobs.upload_reservations import operator_table
+from filejobs_dagster.jobs.upload_reservations.operator_statements import claim_query
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
@@ -152,7 +153,7 @@ def test_whatever_a_client_does_at_any_step_its_answer_holds_and_the_book_is_rig
 def test_control_a_claim_that_repeats_no_condition_is_caught(
     database_url: str, stop: Callable[[Stepped], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = operator_table.claim_query
+    written = claim_query
 
     def careless(claim: str) -> str:
         returning = claim.rpartition("RETURNING")[2]
