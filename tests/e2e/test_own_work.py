@@ -95,9 +95,10 @@ def test_a_worker_killed_at_own_work_is_recorded_as_lost_and_takes_its_command_w
     wait_until(lambda: not any(map(is_alive, command)), "the command is gone", 30)
 
     def both() -> list[dict[str, Any]]:
-        deployment.reconcile(silence=timedelta(0))
-        found = installation.records()
-        return found if len(found) >= 2 else []
+        # Long enough for the retry that Dagster starts by itself to give a sign of life.
+        deployment.reconcile(silence=timedelta(seconds=4))
+        found = [one for one in installation.records() if one["mode"] == "live"]
+        return found if len({one["job"] for one in found}) == 2 else []
 
     records = {one["job"]: one for one in wait_until(both, "both are recorded", 120)}
     assert set(records) == {"own_callable", "own_command"}
