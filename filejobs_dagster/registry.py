@@ -31,7 +31,9 @@ class Registry(Mapping[str, "Collector[Any, Any]"]):
 
     Attributes:
         lines: By name, where the declaration is (`module:name`), or the declaration itself.
-        own: Those that the settings declare.
+        own: Those that the settings declare which were read last.
+        left: Those of settings that were read before: a run that is at work goes on by them, and
+            so does who still holds such settings. They are no jobs any more where jobs are listed.
         installed: Those of packages, which are looked for once.
     """
 
@@ -44,8 +46,14 @@ class Registry(Mapping[str, "Collector[Any, Any]"]):
         """
         self.lines = dict(lines)
         self.own: dict[str, Collector[Any, Any]] = {}
+        self.left: dict[str, Collector[Any, Any]] = {}
         self.installed: dict[str, str | Collector[Any, Any]] | None = None
         self._packages = packages
+
+    def declare(self, own: dict[str, Collector[Any, Any]]) -> None:
+        """Take the jobs that settings declare for those that there are."""
+        self.left |= self.own
+        self.own = own
 
     def _all(self) -> Mapping[str, str | Collector[Any, Any]]:
         if self.installed is None:
@@ -58,7 +66,7 @@ class Registry(Mapping[str, "Collector[Any, Any]"]):
         if name in self.lines:
             found = self.lines[name] = _imported(self.lines[name])
             return found
-        line = self._all()[name]
+        line = ({**self.left} | {**self._all()})[name]
         if isinstance(line, str) and self.installed is not None:
             line = self.installed[name] = _of_package(name, line)
         return _imported(line)

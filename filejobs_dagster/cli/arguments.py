@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,6 +15,7 @@ from filejobs_dagster.settings.section import nearest
 from filejobs_dagster.settings.values import parse_duration
 
 if TYPE_CHECKING:
+    from filejobs_dagster.collector import Collector
     from filejobs_dagster.ledger.runs import RecordedRun
     from filejobs_dagster.ledger.standing import RunSummary
 
@@ -115,19 +117,36 @@ def threshold_given(text: str, option: str) -> tuple[str, timedelta]:
 
 # What a shell may complete beside commands and options: the names of jobs and examples of days.
 #
-# Called for each press of a key: no more is imported than the declarations of jobs, which is
-# neither Dagster nor a client of storage, and no file is read.
+# Called for each press of a key: no more is imported than the declarations of jobs and the parser
+# of settings, which is neither Dagster nor a client of storage.
 
 
-def job_names(incomplete: str) -> Iterator[tuple[str, str]]:
+def job_names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """The jobs whose names begin so, with what each does."""
-    for job in JOBS:
+    for job in _jobs(context):
         if job.name.startswith(incomplete):
             yield job.name, job.summary
 
 
-def partitioned_job_names(incomplete: str) -> Iterator[tuple[str, str]]:
+def partitioned_job_names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """The jobs that a backfill can take day by day."""
-    for job in JOBS:
+    for job in _jobs(context):
         if job.partitioned and job.name.startswith(incomplete):
             yield job.name, job.summary
+
+
+def reporting_job_names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """The jobs that something else runs."""
+    for job in _jobs(context):
+        if job.watched and job.name.startswith(incomplete):
+            yield job.name, job.summary
+
+
+def _jobs(context: typer.Context) -> Iterable[Collector[Any, Any]]:
+    """Ours, and those of the settings, if any are found."""
+    from filejobs_dagster.settings import read_settings  # noqa: PLC0415 (--help works without)
+
+    # A key that is pressed is no place to hear of mistakes.
+    with suppress(Exception):
+        read_settings(context.find_root().params.get("config"))
+    return JOBS

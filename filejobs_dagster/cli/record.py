@@ -14,7 +14,7 @@ import psycopg
 import typer
 
 from filejobs_dagster.cli import terminal
-from filejobs_dagster.cli.arguments import job_named
+from filejobs_dagster.cli.arguments import job_named, reporting_job_names
 from filejobs_dagster.cli.terminal import Invocation, print_error
 from filejobs_dagster.text import sanitize_exception
 
@@ -28,7 +28,12 @@ def record(
     context: typer.Context,
     job: Annotated[
         str,
-        typer.Argument(metavar="JOB", help="A watched job of the settings.", show_default=False),
+        typer.Argument(
+            metavar="JOB",
+            help="A watched job of the settings.",
+            autocompletion=reporting_job_names,
+            show_default=False,
+        ),
     ],
     command: Annotated[
         list[str],

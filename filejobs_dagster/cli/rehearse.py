@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from filejobs_dagster.cli import terminal
+from filejobs_dagster.cli.arguments import number
 from filejobs_dagster.cli.terminal import Invocation, console, print_error, print_json
 from filejobs_dagster.text import bounded, sanitize
 
@@ -157,9 +158,8 @@ def _print(out: Console, found: Mapping[str, Any]) -> None:
     _list(
         out,
         (
-            f"{it['mode']}: looked at {terminal.number(it['scanned'])}, "
-            f"acted on {terminal.number(it['acted'])}"
-            + ("" if it["ok"] else f"; FAILED: {it['error']}")
+            f"{it['mode']}: looked at {number(it['scanned'])}, "
+            f"acted on {number(it['acted'])}" + ("" if it["ok"] else f"; FAILED: {it['error']}")
             for it in found["runs"]
         ),
     )

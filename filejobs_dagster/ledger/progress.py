@@ -54,7 +54,7 @@ UPDATE job_progress
        outcome      = %(outcome)s,
        error        = %(error)s,
        heartbeat_at = clock_timestamp(),
-       finished_at  = clock_timestamp()
+       finished_at  = least(coalesce(%(finished_at)s, clock_timestamp()), clock_timestamp())
  WHERE run_id = %(run_id)s
    AND outcome IS NULL
    AND closed_at IS NULL
@@ -188,8 +188,18 @@ class Progress:
             {"scanned": scanned, "acted": acted, "detail": Jsonb(sanitized_detail(detail))},
         )
 
-    def finish(self, cursor: psycopg.Cursor[TupleRow], outcome: Outcome) -> None:
+    def finish(
+        self,
+        cursor: psycopg.Cursor[TupleRow],
+        outcome: Outcome,
+        finished_at: datetime | None = None,
+    ) -> None:
         """Write the final word, unless it stands already (a commit whose answer was lost).
+
+        Args:
+            cursor: In the caller's transaction.
+            outcome: How it ended.
+            finished_at: When, where that is heard of later; a time in the future is now.
 
         Raises:
             GivenUp: The row was closed before this run could say how it ended.
@@ -204,6 +214,7 @@ class Progress:
                 "detail": Jsonb(dict(outcome.detail)),
                 "outcome": "ok" if outcome.ok else "failed",
                 "error": outcome.error,
+                "finished_at": finished_at,
             },
         )
         if cursor.rowcount == 1:

@@ -57,7 +57,7 @@ def begin(
     *,
     started_at: datetime | None = None,
     detail: Mapping[str, Any] | None = None,
-) -> None:
+) -> bool:
     """Write that a run has begun, unless that is written already.
 
     Args:
@@ -67,6 +67,9 @@ def begin(
         within: In which time its end must be heard of.
         started_at: When it began; now, where nobody says.
         detail: What else is known of it.
+
+    Returns:
+        True when this call wrote it.
     """
     values = {
         "run_id": identity.run_id,
@@ -83,7 +86,7 @@ def begin(
         ),
     }
     with database.transaction(connection) as cursor:
-        cursor.execute(_BEGIN, values)
+        return cursor.execute(_BEGIN, values).rowcount == 1
 
 
 def end(

@@ -272,11 +272,12 @@ def standings(
     Raises:
         ValueError: One of them is no job of the registry, so nobody would hear of it.
     """
-    unknown = sorted({expectation.job for expectation in expected} - set(BY_NAME))
+    known = BY_NAME.keys() | BY_NAME.left.keys()
+    unknown = sorted({expectation.job for expectation in expected} - known)
     if unknown:
         raise ValueError(f"No such job: {', '.join(unknown)}. Jobs: {', '.join(BY_NAME)}.")
     by_job = {expectation.job: expectation for expectation in expected}
-    asked = [by_job.get(job, Expectation(job)) for job in BY_NAME]
+    asked = [by_job.get(job, Expectation(job)) for job in dict.fromkeys([*BY_NAME, *by_job])]
     cursor.execute("SELECT clock_timestamp()")
     now: datetime = one(cursor)[0]
     cursor.execute(

@@ -218,7 +218,10 @@ class _Reconciliation:
         else:
             outcome = Outcome(detail={"swept": True})
         with self._database.transaction(connection) as cursor:
-            Progress(identity).finish(cursor, outcome.sanitized(self._secrets))
+            # Dagster's time: heard of a week late, a success is a week old.
+            Progress(identity).finish(
+                cursor, outcome.sanitized(self._secrets), finished.finished_at
+            )
         self._mirror(connection, replace(finished, job=name))
 
     def _record_chunk(self, connection: Connection, run_ids: list[str]) -> None:

@@ -81,10 +81,22 @@ class Reads:
             or lead to another server.
         opaque: The other functions that neither PostgreSQL nor an extension brings and that the
             plan does not look into.
+        volatile: Functions of PostgreSQL's own that answer anew each time, or change something.
     """
 
     doubted: tuple[str, ...] = ()
     opaque: tuple[str, ...] = ()
+    volatile: tuple[str, ...] = ()
+
+
+_VOLATILE = """
+SELECT proname
+  FROM pg_proc
+ WHERE proname = ANY($1) AND pronamespace = 'pg_catalog'::regnamespace
+ GROUP BY proname
+HAVING bool_and(provolatile = 'v')
+ ORDER BY proname
+"""
 
 
 def reads_of(
@@ -114,7 +126,9 @@ def reads_of(
             opaque.append(f"the function {name}")
         else:
             doubted.append(f"the function {name}, {why}")
-    return Reads(tuple(doubted), tuple(opaque))
+    cursor.execute(_VOLATILE.encode(), (bare,))
+    volatile = tuple(str(name) for (name,) in cursor.fetchall())
+    return Reads(tuple(doubted), tuple(opaque), volatile)
 
 
 def tables_of(cursor: psycopg.RawCursor[TupleRow], statement: str) -> frozenset[str]:

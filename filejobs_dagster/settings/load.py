@@ -372,7 +372,7 @@ def _of_document(
         # Before the settings are looked at: they name these jobs in several places.
         from filejobs_dagster.jobs.own import declarations  # noqa: PLC0415 (a circle)
 
-        BY_NAME.own = declarations(document.value.get("own_jobs"))
+        BY_NAME.declare(declarations(document.value.get("own_jobs")))
         try:
             context = {ENVIRON: environ, DIGEST: digest}
             settings = Settings.model_validate(document.value, context=context)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -58,6 +58,9 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
     )
+
+    not_here: ClassVar[Mapping[str, str]] = {}
+    """Keys of sections like this one that it has not, and what to do instead."""
 
     @classmethod
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
@@ -150,7 +153,8 @@ def _in_words(cls: type[Section], details: ErrorDetails) -> PydanticCustomError:
             'put the whole text in quotes: sql: "select a, b from c"',
         )
     if name not in fields:
-        return mistake("this key is unknown", nearest(name, fields))
+        instead = cls.not_here.get(name)
+        return mistake("this key is unknown", instead or nearest(name, fields))
     field = fields[name]
     example = as_yaml({name: field.examples[0]})[1:-1] if field.examples else f"{name}: …"
     if details["type"] == "missing":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -229,6 +229,13 @@ class RowsSettings(Section):
 
 class RowRuleSettings(RowsSettings):
     """A rule of an own job: rows that name no object, and go or change when they are due."""
+
+    not_here: ClassVar[Mapping[str, str]] = {
+        "database": "a rule takes rows of the project's own database, where what it takes commits "
+        "together with its record; write a python or command job for another database",
+        "key": "rows of a rule name no object; whose do belong under upload_reservations or "
+        "deleted_files, where their objects go with them",
+    }
 
     @property
     def name(self) -> str:

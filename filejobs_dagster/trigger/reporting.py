@@ -77,9 +77,10 @@ class Reporter:
                 known = newest_open(database, connection, identity)
                 identity = identity if known is None else replace(identity, run_id=known)
             # Also of an end whose start was never heard of: it begins with it.
-            begin(database, connection, identity, configured.max_runtime)
+            new = begin(database, connection, identity, configured.max_runtime)
             if said.said == "start":
-                return Answer("recorded", run_id=identity.run_id)
+                # A name that is used once more names the old run: its reporter must hear of it.
+                return Answer("recorded" if new else "recorded before", run_id=identity.run_id)
             error = None
             if said.said == "failure":
                 error = said.error or "It reported a failure, and no reason."

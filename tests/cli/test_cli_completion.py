@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from filejobs_dagster.cli.main import Commands
-from filejobs_dagster.registry import JOB_NAMES, JOBS
+from filejobs_dagster.registry import BY_NAME, JOB_NAMES, JOBS
 
 pytestmark = pytest.mark.thorough
 
@@ -30,9 +30,18 @@ done
 """
 
 
+SETTINGS = """
+own_jobs:
+  own_drafts: {rule: {table: draft, due: abandoned_at}}
+  own_backup: {reports: true, schedule: oddly}
+"""
+
+
 @pytest.fixture(scope="module")
-def completed() -> dict[str, set[str]]:
-    """What bash offers for some half-typed lines."""
+def completed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What bash offers for some half-typed lines, beside settings that are not yet right."""
+    settings = tmp_path_factory.mktemp("completed") / "filejobs.yaml"
+    settings.write_text(SETTINGS)
     bash = shutil.which("bash")
     assert bash is not None
     lines = (
@@ -43,10 +52,17 @@ def completed() -> dict[str, set[str]]:
         "filejobs backfill --mode ",
         "filejobs runs --job audit_s",
         "filejobs audit sh",
+        "filejobs record ",
+        "filejobs run own_",
+        f"filejobs --config {os.devnull} run own_",
     )
     done = subprocess.run(
         [bash, "--norc", "--noprofile", "-c", BASH, "bash", *lines],
-        env={**os.environ, "PATH": f"{FILEJOBS.parent}:{os.environ['PATH']}"},
+        env={
+            **os.environ,
+            "FILEJOBS_CONFIG": str(settings),
+            "PATH": f"{FILEJOBS.parent}:{os.environ['PATH']}",
+        },
         capture_output=True,
         text=True,
         timeout=120,
@@ -67,6 +83,15 @@ def test_commands_options_and_choices_are_completed(completed: dict[str, set[str
 def test_the_names_of_jobs_are_completed_where_a_job_belongs(
     completed: dict[str, set[str]],
 ) -> None:
-    assert completed["filejobs backfill "] == {job.name for job in JOBS if job.partitioned}
+    ours = {job.name for job in JOBS if job.partitioned and job.name not in BY_NAME.own}
+    assert completed["filejobs backfill "] == ours | {"own_drafts"}
     assert completed["filejobs runs --job audit_s"] == {"audit_seal"}
     assert "audit_seal" in JOB_NAMES
+
+
+def test_the_jobs_of_the_settings_are_completed_although_there_are_mistakes_in_them(
+    completed: dict[str, set[str]],
+) -> None:
+    assert completed["filejobs record "] == {"own_backup"}
+    assert completed["filejobs run own_"] == {"own_drafts", "own_backup"}
+    assert completed[f"filejobs --config {os.devnull} run own_"] == set()

@@ -12,7 +12,7 @@ import threading
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import psycopg
@@ -24,6 +24,7 @@ from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.doctor.examination import examine
 from filejobs_dagster.expectations import expectations
+from filejobs_dagster.jobs.collecting.detail import SourceRefused
 from filejobs_dagster.jobs.own import foreign
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.runs import newest_runs
@@ -32,10 +33,17 @@ from filejobs_dagster.ledger.swept_days import swept_days
 from filejobs_dagster.orchestration.reconcile import reconcile
 from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
+from filejobs_dagster.settings.tables import RowRuleSettings
 from filejobs_dagster.trigger.reporting import Report, Reporter
 from filejobs_dagster.trigger.tokens import TokenHolder
+from tests.instances import dagster_instance
 from tests.orchestration import conftest
 from tests.orchestration.conftest import Code, failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.installation import Installation
 
 DRAFTS = """
 CREATE TABLE draft (
@@ -49,7 +57,26 @@ CREATE INDEX ON draft (abandoned_at, id);
 RULE = {"table": "draft", "due": "abandoned_at", "where": "state = 'open'"}
 
 
-code, installation = conftest.code, conftest.installation
+installation = conftest.installation
+
+
+class OnceLoaded(Code):
+    """A code location that is loaded anew only when what its settings say has changed."""
+
+    _loaded: tuple[str, dg.Definitions] | None = None
+
+    @property
+    def definitions(self) -> dg.Definitions:
+        said = json.dumps([self.installation.document, self.installation.environment])
+        if self._loaded is None or self._loaded[0] != said:
+            self._loaded = (said, super().definitions)
+        return self._loaded[1]
+
+
+@pytest.fixture
+def code(installation: Installation) -> Iterator[Code]:
+    with dagster_instance() as instance:
+        yield OnceLoaded(installation, instance)
 
 
 class World:
@@ -182,6 +209,25 @@ def test_a_rule_over_the_projects_own_tables_is_refused(drafts: World) -> None:
     assert drafts.record()["outcome"] == "failed"
 
 
+def test_a_rule_whose_condition_answers_anew_each_time_is_refused(drafts: World) -> None:
+    database = drafts.installation.database
+    with database.connect("test") as connection:
+        for condition, named in (
+            ("random() < id", "random"),
+            ("clock_timestamp() > abandoned_at", "clock_timestamp"),
+            ("lo_unlink(id::oid) = 1", "lo_unlink"),
+            ("now() > abandoned_at", None),
+            ("length(trim(state)) > 2", None),
+        ):
+            rule = RowRuleSettings(table="draft", due="abandoned_at", where=condition)
+            table = OperatorTable(rule, database, lambda: connection)
+            if named is None:
+                table.preflight()
+                continue
+            with pytest.raises(SourceRefused, match=named):
+                table.preflight()
+
+
 def revived(world: World, claim: str) -> tuple[int, int]:
     """A client completes a draft between the read and the claim; rows left, and its state's."""
     url = world.installation.database_url
@@ -297,8 +343,8 @@ def test_a_rule_over_a_published_table_without_replica_identity_is_refused_befor
         assert 'table "draft" because it does not have a replica identity' in said
         assert "set REPLICA IDENTITY using ALTER TABLE" in said
         assert "Nothing was claimed" in said
-    said = [str(it) for it in examine(drafts.installation.loaded(), {}) if it.verdict == "failed"]
-    assert any("own rule" in it and "REPLICA IDENTITY" in it for it in said)
+    found = [str(it) for it in examine(drafts.installation.loaded(), {}) if it.verdict == "failed"]
+    assert any("own rule" in it and "REPLICA IDENTITY" in it for it in found)
     assert drafts.count() == 1
 
 
@@ -325,6 +371,14 @@ THUMBNAILS = """
 
     def wrong(run):
         return 7
+"""
+
+TALKATIVE = """
+    import os
+
+    def talk(run):
+        run.progress(short=float("nan"), token="it is " + os.environ["ACME_TOKEN"])
+        run.progress(long="x" * 10_000_000)
 """
 
 
@@ -366,30 +420,48 @@ def test_a_callable_cannot_change_anything_in_a_dry_run(
     assert drafts.count() == 0
 
 
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("acme_jobs:broken", "the disk is full"),
-        ("acme_jobs:wrong", "returned int"),
-        ("acme_jobs:absent", "cannot be imported"),
-        ("no_such_module:rebuild", "cannot be imported"),
-    ],
-)
 def test_a_callable_that_fails_fails_its_run_and_alerts(
-    drafts: World, monkeypatch: pytest.MonkeyPatch, place: str, said: str
+    drafts: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drafts.module(monkeypatch, "acme_jobs", THUMBNAILS)
-    drafts.declare("own_thumbs", python=place, touches=["rows"])
+    said = {
+        "acme_jobs:broken": "the disk is full",
+        "acme_jobs:wrong": "returned int",
+        "acme_jobs:absent": "cannot be imported",
+        "no_such_module:rebuild": "cannot be imported",
+    }
+    for number, place in enumerate(said):
+        drafts.declare(f"own_{number}", python=place, touches=["rows"])
 
-    assert not drafts.run("own_thumbs").success
+    for number, words in enumerate(said.values()):
+        assert not drafts.run(f"own_{number}").success
+        record = drafts.record()
+        assert record["outcome"] == "failed"
+        assert words in record["error"]
+        if number == 0:
+            assert (record["scanned"], record["acted"]) == (5, 2)
+            standing = drafts.standing("own_0")
+            assert (standing.word, standing.severity) == ("failed", "critical")
 
-    record = drafts.record()
-    assert record["outcome"] == "failed"
-    assert said in record["error"]
-    if said == "the disk is full":
-        assert (record["scanned"], record["acted"]) == (5, 2)
-    standing = drafts.standing("own_thumbs")
-    assert (standing.word, standing.severity) == ("failed", "critical")
+
+def test_what_a_callable_reports_fits_into_the_record_and_holds_no_secret(
+    drafts: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts.module(monkeypatch, "acme_jobs", TALKATIVE)
+    monkeypatch.setenv("ACME_TOKEN", "a-token-of-acme-0123456789")
+    drafts.declare("own_talk", python="acme_jobs:talk", touches=["rows"])
+    drafts.declare("own_other", command=["/bin/true"], touches=["elsewhere"],
+                   environment={"TOKEN": {"env": "ACME_TOKEN"}})  # fmt: skip
+    environment = drafts.installation.environment | {"ACME_TOKEN": "a-token-of-acme-0123456789"}
+    monkeypatch.setattr(type(drafts.installation), "environment", property(lambda _: environment))
+
+    result = drafts.run("own_talk")
+    assert result.success, failure_of(result)
+
+    reported = drafts.record()["detail"]["reported"]
+    assert (reported["short"], "long" in reported) == ("nan", False)
+    assert drafts.installation.value("SELECT detail::text FROM job_progress").count("token-of") == 0
+    assert "***" in reported["token"] or "token-of-acme" not in reported["token"]
 
 
 # A command ------------------------------------------------------------------------------------
@@ -420,23 +492,139 @@ PIPES = python(
 )
 
 
-@pytest.mark.parametrize(
-    ("command", "numbers"),
-    [(REPORTING, (3, 3)), (PIPES, (9, 4)), (["/bin/true"], (None, None))],
-    ids=["a few lines", "dagster pipes", "none"],
+def test_a_command_reports_through_pipes_or_a_few_lines_or_not_at_all(world: World) -> None:
+    told = {"own_lines": (REPORTING, (3, 3)), "own_pipes": (PIPES, (9, 4)),
+            "own_none": (["/bin/true"], (None, None))}  # fmt: skip
+    for name, (command, _) in told.items():
+        world.declare(name, command=command, touches=["rows"])
+
+    for name, (_, numbers) in told.items():
+        result = world.run(name)
+        assert result.success, failure_of(result)
+        record = world.record()
+        assert (record["job"], record["scanned"], record["acted"]) == (name, *numbers)
+        assert record["detail"]["swept"]
+        assert world.standing(name).word == "ok"
+
+
+SAYING = """
+    import os, sys
+    with open(os.environ["FILEJOBS_REPORT"], "ab") as report:
+        report.write({said!r})
+    sys.exit({code})
+"""
+
+ODD = (
+    b'{"scanned": 5, "self": 1, "said": 2, "scan": NaN, "a": "\\u0000\\ud800"}\n'
+    b'[1]\n{"scanned": true, "acted": -1}\n\xff\xfe\n{"scanned": 1' + b"0" * 30 + b"}\n"
+    b'{"long": "' + b"x" * 100_000 + b'"}\n{"acted": 2}'
 )
-def test_a_command_reports_through_pipes_or_a_few_lines_or_not_at_all(
-    world: World, command: list[str], numbers: tuple[int | None, int | None]
+
+
+def test_what_a_command_reports_oddly_is_left_out_and_its_last_line_needs_no_end(
+    world: World,
 ) -> None:
-    world.declare("own_rebuild", command=command, touches=["rows"])
+    world.declare("own_odd", command=python(SAYING.format(said=ODD, code=0)), touches=["rows"])
+    world.declare(
+        "own_liar", touches=["rows"],
+        command=python(SAYING.format(said=b'{"error": "no paper", "truncated": true}', code=0)),
+    )  # fmt: skip
+    world.declare(
+        "own_boaster", touches=["rows"],
+        command=python(SAYING.format(said=b'{"acted": 1000}', code=3)),
+    )  # fmt: skip
 
-    result = world.run("own_rebuild")
+    result = world.run("own_odd")
     assert result.success, failure_of(result)
-
     record = world.record()
-    assert (record["scanned"], record["acted"]) == numbers
-    assert record["detail"]["swept"]
-    assert world.standing("own_rebuild").word == "ok"
+    assert (record["scanned"], record["acted"]) == (5, 2)
+    assert set(record["detail"]["reported"]) == {"self", "said", "scan", "a"}
+
+    assert not world.run("own_liar").success
+    assert world.record()["error"] == "no paper"
+    assert not world.run("own_boaster").success
+    assert "exit code 3" in world.record()["error"]
+    assert world.standing("own_boaster").word == "failed"
+
+
+def test_a_report_that_was_taken_away_or_begun_anew_stops_nobody(world: World) -> None:
+    again = """
+        import os, time
+        path = os.environ["FILEJOBS_REPORT"]
+        with open(path, "w") as report:
+            report.write('{"scanned": 1000}\\n' * 100)
+        time.sleep(1)
+        os.remove(path)
+        time.sleep(1)
+        with open(path, "w") as report:
+            report.write('{"scanned": 7}')
+    """
+    world.declare("own_anew", command=python(again), touches=["rows"])
+
+    result = world.run("own_anew")
+
+    assert result.success, failure_of(result)
+    assert world.record()["scanned"] == 7
+
+
+def test_much_output_is_kept_short_and_ends_with_what_was_said_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "READ_AT_ONCE", 10_000)
+    talk = python(
+        """
+        import sys, time
+        for _ in range(40):
+            sys.stdout.write("x" * 20_000)
+            sys.stdout.flush()
+            time.sleep(0.03)
+        print("the disk is full")
+        """
+    )
+    largest = 0
+
+    def look() -> None:
+        nonlocal largest
+        largest = max(largest, (tmp_path / "output").stat().st_size)
+
+    code, last = foreign.run_command(talk, dict(os.environ), tmp_path, look=look)
+
+    assert (code, last[-16:]) == (0, "the disk is full")
+    assert len(last) <= 4 * foreign.LAST_WORDS
+    assert largest < 800_000
+
+
+def test_half_of_a_secret_is_not_told_where_the_last_words_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "a-token-of-acme-0123456789"
+    monkeypatch.setenv("ACME_TOKEN", secret)
+    environment = world.installation.environment | {"ACME_TOKEN": secret}
+    monkeypatch.setattr(type(world.installation), "environment", property(lambda _: environment))
+    # The last words begin in the middle of it.
+    told = f"import os, sys; print(os.environ['T'] + 'y' * {foreign.LAST_WORDS - 9}); sys.exit(1)"
+    world.declare("own_tell", command=python(told), touches=["elsewhere"],
+                  environment={"T": {"env": "ACME_TOKEN"}})  # fmt: skip
+
+    assert not world.run("own_tell").success
+
+    assert "yyy" in world.record()["error"]
+    assert "123456" not in world.record()["error"]
+
+
+def test_a_command_that_will_not_end_is_killed_with_all_of_its_group(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "ENDS_WITHIN", 0.5)
+    pid = tmp_path / "pid"
+    deaf = f"trap '' TERM; (trap '' TERM; sleep 600) & echo $! > {pid}; while :; do sleep 1; done"
+    world.declare("own_deaf", command=["/bin/sh", "-c", deaf], touches=["elsewhere"],
+                  max_runtime="1s")  # fmt: skip
+
+    assert not world.run("own_deaf").success
+
+    assert "max_runtime" in world.record()["error"]
+    until(lambda: not is_alive(int(pid.read_text())))
 
 
 def test_a_dry_run_starts_no_command_that_knows_no_dry(world: World, tmp_path: Path) -> None:
@@ -517,7 +705,7 @@ def test_a_hold_stops_a_command_at_work(world: World, monkeypatch: pytest.Monkey
 
 def hold_once_at_work(world: World) -> None:
     for _ in range(600):
-        if world.installation.execute("SELECT FROM job_progress WHERE closed_at IS NULL"):
+        if world.installation.execute("SELECT 1 FROM job_progress WHERE closed_at IS NULL"):
             break
         time.sleep(0.05)
     world.installation.execute(
@@ -681,21 +869,33 @@ def test_a_start_without_an_end_is_stuck_and_not_before_its_time(
     assert late.status == "recorded before"
 
 
-@pytest.mark.parametrize(
-    ("holder", "job", "status"),
-    [
+def test_nobody_reports_what_is_not_theirs(backup: World, reporter: Any) -> None:
+    backup.declare("own_thumbs", command=["/bin/true"], touches=["elsewhere"])
+    started = reporter.report(CRON, "own_backup", Report("start", run="monday"))
+
+    for holder, job, status in (
         (CRON, "own_unknown", "unknown job"),
         (CRON, "own_thumbs", "not allowed"),
         (OTHER, "own_backup", "not allowed"),
-    ],
-)
-def test_nobody_reports_what_is_not_theirs(
-    backup: World, reporter: Any, holder: TokenHolder, job: str, status: str
-) -> None:
-    backup.declare("own_thumbs", command=["/bin/true"], touches=["elsewhere"])
-
-    assert reporter.report(holder, job, Report("success")).status == status
+    ):
+        answer = reporter.report(holder, job, Report("success", run="monday"))
+        assert answer.status == status
     assert backup.installation.records() == []
+    assert started.status == "recorded"
+
+
+def test_reports_in_any_order_make_one_record_a_run(backup: World, reporter: Any) -> None:
+    def say(said: Any, **more: Any) -> str:
+        return str(reporter.report(CRON, "own_backup", Report(said, **more)).status)
+
+    assert say("success", run="a") == "recorded"
+    for late in ("success", "failure", "start"):
+        assert say(late, run="a") == "recorded before"
+    assert (say("start", run="b"), say("start", run="b")) == ("recorded", "recorded before")
+    assert say("failure", run="b", error="x" * 1_000_000 + "\0") == "recorded"
+    assert [one["outcome"] for one in backup.installation.records()] == ["ok", "failed"]
+    assert len(backup.record()["error"]) < 20_000
+    assert not backup.installation.execute("SELECT 1 FROM job_progress WHERE closed_at IS NULL")
 
 
 def test_a_watched_job_is_not_started_here(backup: World) -> None:
@@ -740,6 +940,22 @@ def test_a_dagster_job_of_others_stands_in_the_same_table(world: World) -> None:
     assert world.standing("own_billing").word == "failed"
 
 
+def test_what_is_heard_of_late_counts_from_when_it_ended(world: World) -> None:
+    world.declare("own_billing", dagster_job="nightly_billing", mode=None, stale_after="25h")
+    billing(bill).execute_in_process(instance=world.code.instance)
+    runs: Any = world.code.instance.run_storage
+    with runs.connect() as connection:
+        connection.exec_driver_sql(
+            "UPDATE runs SET start_time = start_time - 259200, end_time = end_time - 259200"
+        )
+
+    world.mirror()
+
+    record = world.record()
+    assert datetime.now(timezone.utc) - record["finished_at"] > timedelta(days=2)
+    assert world.standing("own_billing").word == "stale"
+
+
 def test_a_dagster_run_of_others_that_never_ends_is_stuck_and_left_to_them(world: World) -> None:
     world.declare("own_billing", dagster_job="nightly_billing", mode=None, max_runtime="1s")
     instance = world.code.instance
@@ -776,32 +992,33 @@ def test_the_record_of_a_job_that_left_the_settings_stays_readable(backup: World
     assert [run.job for run in found] == ["own_done"]
 
 
-@pytest.mark.parametrize("name", ["drafts", "own_", "own_Drafts", "upload_reservations"])
-def test_a_name_that_is_not_ours_to_give_is_a_mistake(backup: World, name: str) -> None:
-    backup.declare(name, command=["/bin/true"], touches=["elsewhere"])
+def test_a_name_that_is_not_ours_to_give_is_a_mistake(backup: World) -> None:
+    names = ["drafts", "own_", "own_Drafts", "upload_reservations", "own_größe", "own_a\n",
+             "own_" + "a" * 60]  # fmt: skip
+    for name in names:
+        backup.declare(name, command=["/bin/true"], touches=["elsewhere"])
 
-    [problem] = backup.installation.loaded().problems
+    problems = backup.installation.loaded().problems
 
-    assert problem.path == f"own_jobs.{name}"
-    assert "own_" in problem.expected
-
-
-@pytest.mark.parametrize("name", ["own_drafts", "own_1", "own_" + "a" * 59])
-def test_the_book_takes_every_name_that_the_settings_take(backup: World, name: str) -> None:
-    record_of(backup, name)
+    assert len(problems) == len(names)
+    assert all("own_" in problem.expected for problem in problems)
 
 
-@pytest.mark.parametrize("name", ["drafts", "own_", "own_Drafts", "own_" + "a" * 60, "xown_a"])
-def test_control_the_book_takes_no_other(backup: World, name: str) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation):
+def test_the_book_takes_the_names_that_the_settings_take_and_control_no_other(
+    backup: World,
+) -> None:
+    for name in ("own_drafts", "own_1", "own_" + "a" * 59):
         record_of(backup, name)
+    for name in ("drafts", "own_", "own_Drafts", "own_" + "a" * 60, "xown_a", "own_a\n", "own_ä"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            record_of(backup, name)
 
 
 def record_of(world: World, name: str) -> None:
     world.installation.execute(
         "INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode)"
-        " VALUES ('a', 'test', %s, now(), 'ok', 'live')",
-        (name,),
+        " VALUES (%s, 'test', %s, now(), 'ok', 'live')",
+        (name, name),
     )
 
 
@@ -811,10 +1028,12 @@ def test_a_job_says_one_thing_that_it_is(backup: World) -> None:
     backup.declare("own_shell", command="rm -rf /", touches=["elsewhere"])
     backup.declare("own_untold", command=["/bin/true"])
     backup.declare("own_bytes", command=["/bin/true"], touches=["objects"], bucket="absent")
+    backup.declare("own_far", rule=RULE | {"database": {"url": {"env": "FAR"}}, "key": "path"})
 
-    said = {problem.path for problem in backup.installation.loaded().problems}
-
-    assert said == {
+    found = {problem.path: problem.expected for problem in backup.installation.loaded().problems}
+    assert "the project's own database" in found.pop("own_jobs.own_far.rule.database")
+    assert "name no object" in found.pop("own_jobs.own_far.rule.key")
+    assert found.keys() == {
         "own_jobs.own_both",
         "own_jobs.own_none",
         "own_jobs.own_shell.command",
@@ -948,6 +1167,51 @@ def told_of(world: World) -> list[tuple[str, str | None]]:
     return [(one.kind, one.job) for one in said.conditions if one.job is not None]
 
 
+@pytest.mark.thorough
+def test_somebody_is_told_when_a_job_of_any_kind_stops(
+    drafts: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts.module(monkeypatch, "acme_jobs", "def nothing(run): run.progress(scanned=0, acted=0)")
+    package = Path(__file__).parents[2] / "examples" / "own-package" / "src"
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setattr(BY_NAME, "installed", {"own_old_drafts": "acme_filejobs:OLD_DRAFTS"})
+    here, elsewhere = {"by_hand": True, "mode": "live", "stale_after": "25h"}, {
+        "schedule": "@daily", "stale_after": "25h", "by_hand": None, "mode": None,
+    }  # fmt: skip
+    drafts.installation.document["jobs"]["own_old_drafts"] = here | {"older_than": "7d"}
+    drafts.declare("own_rule", rule=RULE, **here)
+    drafts.declare("own_python", python="acme_jobs:nothing", touches=["rows"], **here)
+    drafts.declare("own_command", command=["/bin/true"], touches=["rows"], **here)
+    drafts.declare("own_cron", reports=True, **elsewhere)
+    drafts.declare("own_http", reports=True, **elsewhere)
+    drafts.declare("own_billing", dagster_job="nightly_billing", **elsewhere)
+    names = {name for name in drafts.installation.settings().jobs if name.startswith("own_")}
+    assert len(names) == 7
+    assert {job for _, job in told_of(drafts)} == names
+
+    for name in ("own_old_drafts", "own_rule", "own_python", "own_command"):
+        result = drafts.run(name)
+        assert result.success, failure_of(result)
+    # In a process of its own, where the package is not installed.
+    packaged = drafts.installation.document["jobs"].pop("own_old_drafts")
+    kept = filejobs(drafts, "record", "own_cron", "--", "/bin/true")
+    assert kept.wait(timeout=120) == 0
+    drafts.installation.document["jobs"]["own_old_drafts"] = packaged
+    Reporter(drafts.installation.settings).report(CRON, "own_http", Report("success"))
+    billing(bill).execute_in_process(instance=drafts.code.instance)
+    drafts.mirror()
+    assert told_of(drafts) == []
+
+    drafts.installation.execute("ALTER TABLE job_run DISABLE RULE job_run_never_updated")
+    drafts.installation.execute(
+        "UPDATE job_run SET started_at = started_at - interval '3 days',"
+        " finished_at = finished_at - interval '3 days'"
+    )
+
+    assert {drafts.standing(name).word for name in names} == {"stale"}
+    assert sorted(told_of(drafts)) == sorted(("stale", name) for name in names)
+
+
 def test_somebody_is_told_when_an_own_job_stops(backup: World, reporter: Any) -> None:
     assert told_of(backup) != []
     reporter.report(CRON, "own_backup", Report("success"))
@@ -964,22 +1228,68 @@ def test_somebody_is_told_when_an_own_job_stops(backup: World, reporter: Any) ->
     assert told_of(backup) == [("stale", "own_backup")]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_name_that_nobody_declares_is_answered_with_the_names_there_are(backup: World) -> None:
+    path = backup.installation.write()
+
+    for arguments in (
         ["status", "--job", "own_backups"],
         ["status", "--stale-after", "own_backups=1h"],
         ["backfill", "own_backups", "--from", "2026-01-01"],
-    ],
-)
-def test_a_name_that_nobody_declares_is_answered_with_the_names_there_are(
-    backup: World, arguments: list[str]
+    ):
+        said = CliRunner().invoke(
+            app, ["--config", str(path), *arguments], env=backup.installation.environment
+        )
+        assert said.exit_code != 0
+        assert "did you mean own_backup?" in said.output
+
+
+# Settings that change while others hold them --------------------------------------------------
+
+
+def test_settings_read_anew_take_no_job_from_who_still_works_by_the_old(backup: World) -> None:
+    old = backup.installation.settings()
+    del backup.installation.document["own_jobs"]["own_backup"]
+    backup.declare("own_later", command=["/bin/true"], touches=["elsewhere"])
+    new = backup.installation.settings()
+
+    with (
+        backup.installation.database.connect("test") as connection,
+        backup.installation.database.transaction(connection, read_only=True) as cursor,
+    ):
+        by_old, by_new = (
+            {one.job: one.word for one in standings(cursor, "test", expectations(settings))}
+            for settings in (old, new)
+        )
+
+    assert (by_old["own_backup"], by_new["own_later"]) == ("never run", "never run")
+    assert "own_backup" not in by_new
+    assert BY_NAME["own_backup"].watched
+    assert "own_backup" not in BY_NAME
+
+
+def test_a_run_at_work_ends_well_although_its_job_left_the_settings(
+    drafts: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = backup.installation.write()
+    drafts.module(monkeypatch, "acme_jobs", LEAVING)
+    drafts.declare("own_leaving", python="acme_jobs:leave", touches=["rows"])
+    path = str(drafts.installation.write())
+    monkeypatch.setenv("ACME_SETTINGS", path)
 
-    said = CliRunner().invoke(
-        app, ["--config", str(path), *arguments], env=backup.installation.environment
-    )
+    result = drafts.run("own_leaving")
 
-    assert said.exit_code != 0
-    assert "did you mean own_backup?" in said.output
+    assert result.success, failure_of(result)
+    assert (drafts.record()["job"], drafts.record()["outcome"]) == ("own_leaving", "ok")
+
+
+LEAVING = """
+    import os, yaml
+    from pathlib import Path
+    from filejobs_dagster.settings import read_settings
+
+    def leave(run):
+        path = Path(os.environ["ACME_SETTINGS"])
+        said = yaml.safe_load(path.read_text())
+        said["own_jobs"] = {}
+        path.write_text(yaml.safe_dump(said))
+        read_settings(path)
+"""

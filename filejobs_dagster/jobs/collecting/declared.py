@@ -252,6 +252,12 @@ class _Writing:
                 "row is claimed, and would not be seen",
                 "write the condition itself, or let a generated column hold its result",
             )
+        for name in reads.volatile:
+            raise RuleRefused(
+                f"a condition calls {name}, which answers anew each time or changes something: "
+                "look and claim would not mean the same rows",
+                "write a condition on what the row holds; for the time there is `due`, or now()",
+            )
 
     # Parts -----------------------------------------------------------------------------------
 

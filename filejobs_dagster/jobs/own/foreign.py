@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filejobs_dagster.ledger.outcome import Outcome
+from filejobs_dagster.ledger.outcome import Outcome, sanitized_detail
 from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.known import known_secrets
 from filejobs_dagster.settings.secrets import Secret
@@ -57,6 +57,15 @@ LAST_WORDS = 4000
 
 LONGEST_LINE = 65_536
 """Bytes of one report; a longer one is no report."""
+
+READ_AT_ONCE = 1_048_576
+"""Bytes of what a command reports that one look takes; so many of its output are kept."""
+
+MOST_SAID = 16_384
+"""Characters of JSON that a record shows of what was reported, beside the numbers."""
+
+MOST = 2**63 - 1
+"""The largest number of items that a record holds."""
 
 # It ends the command's group when the pipe closes, which the kernel does however we end.
 _GUARD = 'read -r line; kill -TERM "-$1" 2>/dev/null; sleep "$2"; kill -KILL "-$1" 2>/dev/null'
@@ -130,18 +139,24 @@ class OwnRun:
         Args:
             scanned: Items looked at, in all; None leaves what was said before.
             acted: Items acted on, in all.
-            said: JSON values that the record is to show.
+            said: JSON values that the record is to show, `MOST_SAID` characters of them.
 
         Raises:
             GivenUp: The run was given up for dead: stop.
             TypeError: A value is none of JSON's.
         """
-        json.dumps(said)
+        self._write(scanned, acted, said)
+
+    def _write(self, scanned: int | None, acted: int | None, said: Mapping[str, Any]) -> None:
+        more = {name: value for name, value in said.items() if name not in _NO_DETAIL}
+        if len(json.dumps(self._said | more)) > MOST_SAID:
+            self.log.warning("What is reported is too long for the record, which leaves it out.")
+            more = {}
         self._scanned = self._scanned if scanned is None else scanned
         if acted is not None:
             # A dry run acts on nothing, whatever it would have.
             self._acted = acted if self.live else 0
-        self._said.update({name: value for name, value in said.items() if name not in _NO_DETAIL})
+        self._said.update(sanitized_detail(more, known_secrets(self._has.settings)))
         with self.database.transaction(self.connection) as cursor:
             self._context.progress.advance(
                 cursor,
@@ -289,8 +304,9 @@ def start(context: RunContext, request: OwnCommandSettings, has: Resources) -> O
             request.command, variables, Path(folder),
             look=reports.take, prove=run.prove_alive if run.live else None, ends_at=run.ends_at,
         )  # fmt: skip
-        reports.take()
-    said = sanitize(last[-LAST_WORDS:], known=secrets)
+        reports.take(over=True)
+    # Cut afterwards: half of a secret would be known to nobody.
+    said = sanitize(last, limit=len(last) + 1, known=secrets)[-LAST_WORDS:]
     if code is None:
         return run.outcome(
             truncated=True, error=f"It took longer than max_runtime, and was ended. {said}".strip()
@@ -333,6 +349,9 @@ class Reports:
         self._messages = folder / "messages"
         self._context = folder / "context"
         self._read = 0
+        self._rest = b""
+        self._counts: dict[str, int] = {}
+        self._more: dict[str, Any] = {}
         self.truncated = False
         self.error: str | None = None
 
@@ -365,24 +384,42 @@ class Reports:
             "DAGSTER_PIPES_MESSAGES": _packed({"path": str(self._messages)}),
         }
 
-    def take(self) -> None:
-        """Take over every whole line that is new.
+    def take(self, *, over: bool = False) -> None:
+        """Take over what is new, and write it as one progress.
+
+        Args:
+            over: True when nothing more comes: all of it, and the last line without its end.
 
         Raises:
             GivenUp: The run was given up for dead.
         """
-        with self._messages.open("rb") as file:
+        # The command may have taken the file away, or begun it anew.
+        with suppress(FileNotFoundError), self._messages.open("rb") as file:
+            if self._messages.stat().st_size < self._read:
+                self._read, self._rest = 0, b""
             file.seek(self._read)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            if line.strip():
-                self._one(line)
+            while chunk := file.read(READ_AT_ONCE):
+                self._read += len(chunk)
+                *whole, rest = (self._rest + chunk).split(b"\n")
+                # Of a line that is too long no more is kept than shows that it is.
+                self._rest = rest[: LONGEST_LINE + 1]
+                for line in whole:
+                    self._one(line)
+                if not over:
+                    break
+        if over:
+            self._one(self._rest)
+            self._rest = b""
+        if self._counts or self._more:
+            counts, more = self._counts, self._more
+            self._counts, self._more = {}, {}
+            self._run._write(counts.get("scanned"), counts.get("acted"), more)  # noqa: SLF001
 
     def _one(self, line: bytes) -> None:
+        if not line.strip():
+            return
         try:
-            said = json.loads(line[: LONGEST_LINE + 1])
+            said = None if len(line) > LONGEST_LINE else json.loads(line)
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
@@ -390,25 +427,18 @@ class Reports:
             return
         if "method" in said:
             said = _of_pipes(said)
-        counts = {
-            name: said[name]
-            for name in ("scanned", "acted")
-            if isinstance(said.get(name), int) and not isinstance(said[name], bool)
-            and said[name] >= 0
-        }  # fmt: skip
+        for name in ("scanned", "acted"):
+            count = said.get(name)
+            if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST:
+                self._counts[name] = count
         if said.get("log") is not None:
             self._run.log.info("%s", sanitize(str(said["log"]), known=self._secrets))
         self.truncated = self.truncated or said.get("truncated") is True
         if said.get("error") is not None:
             self.error = sanitize(str(said["error"]), known=self._secrets)
-        more = {name: value for name, value in said.items() if name not in _NO_DETAIL}
-        if counts or more:
-            self._run.progress(**counts, **_plain(more))
-
-
-def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Names that are no parameter of `progress` itself."""
-    return {str(name): value for name, value in said.items()}
+        self._more.update(
+            {str(name): value for name, value in said.items() if name not in _NO_DETAIL}
+        )
 
 
 def _of_pipes(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -459,13 +489,15 @@ def run_command(
         quiet: True keeps its output in the folder; false leaves it where ours goes.
 
     Returns:
-        Its exit code, None when its time was over; and the end of what it wrote.
+        Its exit code, None when its time was over; and the end of what it wrote, several times
+        `LAST_WORDS`.
 
     Raises:
         JobFailed: It could not be started.
     """
-    written = folder / "output"
-    with written.open("wb") as output:
+    written = _Output(folder / "output")
+    # Appended: it goes on at the end of a file that was emptied meanwhile.
+    with written.path.open("ab") as output:
         try:
             process = subprocess.Popen(
                 list(command),
@@ -480,11 +512,36 @@ def run_command(
                 f"{command[0]} could not be started: {type(error).__name__}: "
                 f"{getattr(error, 'strerror', None) or error}. Nothing was touched."
             ) from error
+
+        def look_at_both() -> None:
+            written.shorten()
+            look()
+
         with _guarded(process):
-            code = _wait(process, look, prove, ends_at)
-    with written.open("rb") as output:
-        output.seek(max(0, written.stat().st_size - LAST_WORDS))
-        return code, output.read().decode("utf-8", "replace").strip()
+            code = _wait(process, look_at_both, prove, ends_at)
+    return code, written.end()
+
+
+class _Output:
+    """What a command writes: a file whose beginning is forgotten when it becomes long."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._before = b""
+
+    def shorten(self) -> None:
+        if self.path.stat().st_size > READ_AT_ONCE:
+            self._before = self._tail()
+            os.truncate(self.path, 0)
+
+    def end(self) -> str:
+        return self._tail().decode("utf-8", "replace").strip()
+
+    def _tail(self) -> bytes:
+        most = 4 * LAST_WORDS
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.path.stat().st_size - most))
+            return (self._before + file.read(most))[-most:]
 
 
 def _wait(
