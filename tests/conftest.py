@@ -67,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if not name.startswith(PROMISES):
             del os.environ[name]
     os.environ.update(NO_REAL_ACCOUNT)
+    # Workers are told a width, by which the commands would fold what they print.
+    os.environ.pop("COLUMNS", None)
     keep_files_in_memory()
 
 

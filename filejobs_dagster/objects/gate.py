@@ -25,7 +25,8 @@ from filejobs_dagster.objects.errors import StorageError
 from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import strong
 from filejobs_dagster.objects.judgement import KeyOutcomes, LastQuestion
-from filejobs_dagster.objects.multipart.aborting import Aborted, AbortFate, Aborting
+from filejobs_dagster.objects.multipart.aborting import Aborting
+from filejobs_dagster.objects.multipart.parts import Aborted, AbortFate
 from filejobs_dagster.objects.purging import Purging
 from filejobs_dagster.objects.quarantine import Copying, Return
 from filejobs_dagster.objects.removing import Removing

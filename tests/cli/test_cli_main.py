@@ -54,7 +54,7 @@ def test_help_lists_every_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_each_command_teaches_examples_and_exit_codes(command: str) -> None:
-    below = {"settings": ["check"], "bucket": ["adopt"], "audit": ["show"]}
+    below = {"settings": ["check"], "bucket": ["adopt"], "audit": ["show"], "backup": ["check"]}
     inner = [command, *below.get(command, [])]
     said = CliRunner().invoke(app, [*inner, "--help"])
     assert said.exit_code == 0

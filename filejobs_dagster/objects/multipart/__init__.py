@@ -4,9 +4,14 @@
 `Gate.abort`.
 """
 
-from filejobs_dagster.objects.multipart.aborting import Aborted, AbortFate
 from filejobs_dagster.objects.multipart.listing import MultipartUpload, list_uploads
-from filejobs_dagster.objects.multipart.parts import Parts, PartsUnknown, list_parts
+from filejobs_dagster.objects.multipart.parts import (
+    Aborted,
+    AbortFate,
+    Parts,
+    PartsUnknown,
+    list_parts,
+)
 
 __all__ = [
     "AbortFate",
