@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -102,7 +103,10 @@ def ask(
     """Ask the proxy; the answer's status, and what reached the webserver."""
     made: Callable[[Path, int, tuple[int, int]], list[str]] = request.param
     if shutil.which(made.__name__) is None:
-        pytest.skip(f"{made.__name__} is not installed")
+        reason = f"{made.__name__} is not installed"
+        if os.environ.get(f"FILEJOBS_PROMISED_{made.__name__.upper()}") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
     folder, port = tmp_path_factory.mktemp(made.__name__), free_port()
 
     def asked(method: str, path: str, host: str = HOST, **headers: str) -> tuple[int, Any]:
