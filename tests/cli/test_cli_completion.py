@@ -74,7 +74,7 @@ def completed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 def test_commands_options_and_choices_are_completed(completed: dict[str, set[str]]) -> None:
     assert completed["filejobs "] == set(Commands.places)
-    assert completed["filejobs back"] == {"backfill"}
+    assert completed["filejobs back"] == {"backfill", "backup"}
     assert completed["filejobs backfill --mo"] == {"--mode"}
     assert completed["filejobs backfill --mode "] == {"dry", "live"}
     assert completed["filejobs audit sh"] == {"show"}

@@ -216,13 +216,13 @@ def test_killed_in_the_middle_it_leaves_one_object_which_the_next_one_removes(
 
 KILLED = """
 import os, signal, sys
-from filejobs_dagster.door import probe
+from filejobs_dagster.door import server
 from filejobs_dagster.objects.client import make_client
 from tests.objects.buckets import BucketForTests
 
 endpoint, bucket, marker = sys.argv[1:]
-probe._folds_slashes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-probe.probe(make_client(BucketForTests(endpoint_url=endpoint)), bucket, marker)
+server._folds_slashes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+server.probe(make_client(BucketForTests(endpoint_url=endpoint)), bucket, marker)
 """
 
 

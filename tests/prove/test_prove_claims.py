@@ -127,7 +127,7 @@ def test_a_standing_that_knows_only_jobs_with_runs_is_found_out(
     def only_those_that_ran(*arguments: Any) -> list[Standing]:
         return [found for found in standings(*arguments) if found.last_run is not None]
 
-    monkeypatch.setattr(stage, "standings", only_those_that_ran)
+    monkeypatch.setattr("filejobs_dagster.prove.stage.standings", only_those_that_ran)
 
     finding = try_claim("never-run", stage)
 

@@ -34,8 +34,8 @@ CLAIM: Any = FileTable.claim
 RECORD: Any = Removal._record
 
 
-def claim_then_die(*arguments: Any) -> NoReturn:
-    CLAIM(*arguments)
+def claim_then_die(*arguments: Any, **named: Any) -> NoReturn:
+    CLAIM(*arguments, **named)
     die()
 
 
