@@ -162,6 +162,7 @@ class Collector(Generic[S, R]):
             day that is over.
         dry_run: What `dry_run` means, for the Launchpad.
         works_on: The icons of the catalog, where they do not follow from `touches`.
+        names_versions: True when it looks at, and removes, the version that a row names.
         privileges: What its role needs on tables of the project, for the doctor: table, privilege.
         reads: Lines outside of its own part of the settings that it alone reads.
         watched: True for a job that something else runs: it is recorded and judged as every other,
@@ -183,6 +184,7 @@ class Collector(Generic[S, R]):
         "(`allow_live: false` in filejobs.yaml forbids false.)"
     )
     works_on: frozenset[str] = frozenset()
+    names_versions: bool = False
     privileges: tuple[tuple[str, str], ...] = ()
     reads: frozenset[str] = frozenset()
     watched: bool = False

@@ -57,6 +57,8 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     deletes = not dry and any("objects" in job.touches for job in jobs)
     purges = deletes and bucket.purge_versions
     keeps = deletes and bucket.delete != "at_once"
+    # A row names a version where the bucket keeps any, whatever the settings say of purging.
+    exact = any(job.names_versions for job in jobs)
     whole = f"arn:aws:s3:::{bucket.bucket}"
     owned = [f"{whole}/{prefix}*" for prefix in bucket.owned_prefixes]
     marker = f"{whole}/{MARKERS}/{settings.installation}.json"
@@ -64,13 +66,15 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     probes = f"{marker}.probe-*"
     quarantine = f"{whole}/{QUARANTINE}*"
     look = ["ListBucket", "GetBucketVersioning", *_if(purges, "ListBucketVersions")]
-    look += _if(multipart, "ListBucketMultipartUploads", "GetLifecycleConfiguration")
+    look += _if(multipart or keeps, "ListBucketMultipartUploads")
+    look += _if(multipart, "GetLifecycleConfiguration")
     yield _allow("Look", look, whole)
     yield _allow("Markers", ["GetObject"], f"{whole}/{MARKERS}*")
     inside = [
         *_if(not dry, "GetObject"),
         *_if(keeps, "GetObjectTagging"),
-        *_if(purges, "GetObjectRetention", "GetObjectLegalHold"),
+        *_if(exact, "GetObjectVersion"),
+        *_if(purges or (exact and not dry), "GetObjectRetention", "GetObjectLegalHold"),
         *_if(multipart, "ListMultipartUploadParts"),
         *_if(multipart and not dry, "AbortMultipartUpload"),
     ]
@@ -79,14 +83,15 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     if dry:
         return
     yield _allow("OwnMarker", ["PutObject"], marker)
-    removes = ["DeleteObject", *_if(purges, "DeleteObjectVersion")]
+    removes = ["DeleteObject", *_if(purges or exact, "DeleteObjectVersion")]
     if deletes:
         # A batch is asked for on the bucket by Ceph; on AWS the bucket's own name adds nothing.
         yield _allow("Remove", removes, whole, *owned)
     if keeps:
         tags = ["GetObjectTagging", "PutObjectTagging"]
-        put = ["GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"]
-        yield _allow("Quarantine", [*put, *tags], quarantine)
+        # Where versions are suspended, a deletion names the version, or it would leave a marker.
+        ends = ["DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"]
+        yield _allow("Quarantine", ["GetObject", "PutObject", *ends, *tags], quarantine)
     yield _allow("Probe", ["GetObject", "PutObject", "AbortMultipartUpload", *removes], probes)
     never = ["DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"]
     if not bucket.owns_whole_bucket:

@@ -192,8 +192,7 @@ class Gate:
                 run was not given up for dead. Called right before every request that deletes;
                 an exception of it means no.
             deletion_mode: How this bucket removes, from `deletion_mode_of`; without it, nothing
-                special. Where
-                all versions are to go, those behind a delete marker go, too.
+                special. Where all versions are to go, those behind a delete marker go, too.
             claims: As in `admit`.
 
         Raises:

@@ -62,7 +62,7 @@ class Removing:
         self._owned = owned
         self._admit = admit
         self._before_request = before_request
-        self._manner = deletion_mode
+        self._deletion_mode = deletion_mode
         self._wait = wait
         self._pace = pace
         self._copying = Copying(client, bucket)
@@ -84,11 +84,11 @@ class Removing:
             exact = [one for one in ours if one[1].version is not None]
             others = [one for one in ours if one[1].version is None]
             above = self._above_others(exact)
-            if self._manner.purges:
+            if self._deletion_mode.purges:
                 self._purge([*others, *above])
             else:
                 self._hide(above)
-                self._delete(self._set_aside(others) if self._manner.copies else others)
+                self._delete(self._set_aside(others) if self._deletion_mode.copies else others)
                 self._delete([one for one in above if not self._fates.knows(one[1].key)])
             self._delete([one for one in exact if one not in above])
             self._spot_check(dict(ours))
@@ -138,7 +138,7 @@ class Removing:
             ours,
             admit=lambda keys: self._admit([orphans[key] for key in keys]),
             pace=self._pace,
-            respects_locks=self._manner.purges,
+            respects_locks=self._deletion_mode.purges,
             seen=self._seen,
         )
 
@@ -158,13 +158,13 @@ class Removing:
         )
         stopped: DeletionStopped | None = None
         try:
-            work.run(one_by_one=self._manner.one_by_one)
+            work.run(one_by_one=self._deletion_mode.one_by_one)
         except DeletionStopped as error:
             stopped = error
         for target, verdict in work.verdicts.items():
             orphan = orphans[target.key]
             final, lock = self._as_it_is(target, verdict, judgement)
-            if final.fate is Fate.DELETED and self._manner.copies and orphan.version is None:
+            if final.fate is Fate.DELETED and self._deletion_mode.copies and orphan.version is None:
                 final = Verdict(Fate.QUARANTINED)
             self._fates.settle(orphan.key, final, lock)
             if final.fate is Fate.DELETED:
@@ -214,7 +214,7 @@ class Removing:
 
     def _condition(self, key: str, orphan: Expected) -> str | None:
         # A version's identifier names its bytes more closely than any ETag.
-        conditional = orphan.version is None and self._manner.names_etag_of(key)
+        conditional = orphan.version is None and self._deletion_mode.names_etag_of(key)
         return strong(orphan.etag) if orphan.etag and conditional else None
 
     def _as_it_is(
@@ -230,7 +230,7 @@ class Removing:
             return verdict, lock
         before = judgement.seen.get(target.key)
         versions = {} if before is None else {target.key: before.version}
-        return as_it_is(target, verdict, self._manner, versions), lock
+        return as_it_is(target, verdict, self._deletion_mode, versions), lock
 
     def _purge(self, ours: Sequence[tuple[str, Expected]]) -> None:
         if not ours:
@@ -294,7 +294,7 @@ class Removing:
             return True
         # Of a purged key, whatever is older than what was seen has come back to life.
         return (
-            self._manner.purges
+            self._deletion_mode.purges
             and now.modified is not None
             and int(now.modified.timestamp()) < orphan.modified // 1000
         )

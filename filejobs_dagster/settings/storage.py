@@ -316,7 +316,8 @@ class BucketSettings(Section):
     )
     delete: Literal["at_once"] | None = Field(
         default=None,
-        description="at_once: nothing is kept. Stands instead of quarantine.",
+        description="at_once: nothing more is kept. Stands instead of quarantine. Copies that "
+        "quarantine has made before go after 30d, whatever it said.",
         examples=["at_once"],
     )
     marker: Text | None = Field(

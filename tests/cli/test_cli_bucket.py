@@ -191,3 +191,37 @@ def test_a_server_that_does_not_answer_is_named_without_its_secret(desk: Desk) -
     assert said.exit_code == 1
     assert "could not be listed" in said.stderr
     assert SECRET not in said.output
+
+
+def test_a_policy_lets_a_job_remove_the_version_that_a_row_names_and_others_none(
+    desk: Desk,
+) -> None:
+    def allowed(*options: str) -> dict[str, set[str]]:
+        said = json.loads(desk.call("bucket", "policy", *options).stdout)
+        return {
+            one["Sid"]: {action.removeprefix("s3:") for action in one["Action"]}
+            for one in said["Statement"]
+            if one["Effect"] == "Allow"
+        }
+
+    desk.document["buckets"]["uploads"]["delete"] = "at_once"
+    desk.configure()
+    assert "GetObjectVersion" not in allowed()["Owned"]
+    assert allowed()["Remove"] == {"DeleteObject"}
+
+    desk.configure("upload_cleanup")
+    assert {"GetObjectVersion", "GetObjectRetention", "GetObjectLegalHold"} <= allowed()["Owned"]
+    assert allowed()["Remove"] == {"DeleteObject", "DeleteObjectVersion"}
+    dry = allowed("--dry")
+    assert "GetObjectVersion" in dry["Owned"]
+    assert not {"Remove", "Quarantine"} & set(dry)
+
+
+def test_a_policy_lets_quarantine_end_where_versions_are_suspended(desk: Desk) -> None:
+    desk.document["buckets"]["uploads"]["quarantine"] = {"keep": "30d"}
+    desk.configure("storage_orphans")
+    said = json.loads(desk.call("bucket", "policy").stdout)
+    by_name = {one["Sid"]: one["Action"] for one in said["Statement"]}
+    assert {"s3:DeleteObject", "s3:DeleteObjectVersion"} <= set(by_name["Quarantine"])
+    assert "s3:DeleteObjectVersion" not in by_name["Remove"]
+    assert "s3:ListBucketMultipartUploads" in by_name["Look"]

@@ -74,7 +74,7 @@ class Removal:
         self._storage = storage
         self._books = books
         self._absent = absent
-        self._manner = DeletionMode()
+        self._deletion_mode = DeletionMode()
         self.derived: frozenset[str] = frozenset()
 
     def prepare(self) -> None:
@@ -84,7 +84,7 @@ class Removal:
             JobFailed: All versions are to go, and the server does not say whether it keeps any.
         """
         try:
-            self._manner = deletion_mode_of(
+            self._deletion_mode = deletion_mode_of(
                 self._storage.client,
                 self._storage.bucket,
                 purge_versions=self._storage.purge_versions,
@@ -134,9 +134,13 @@ class Removal:
             sizes = self._sizes_if_known(keys)
             unseen = [key for key in keys if sizes.get(key, 0) is None]
             # Behind a delete marker, which a HEAD takes for no object, versions may lie.
-            absent = [] if self._manner.purges else unseen
-            present = [key for key in keys if self._manner.purges or sizes.get(key, 0) is not None]
-            outcomes = self._storage.gate.delete(present, self._context.prove_alive, self._manner)
+            absent = [] if self._deletion_mode.purges else unseen
+            present = [
+                key for key in keys if self._deletion_mode.purges or sizes.get(key, 0) is not None
+            ]
+            outcomes = self._storage.gate.delete(
+                present, self._context.prove_alive, self._deletion_mode
+            )
             outcomes, absent = _without_absent(outcomes, unseen)
         except DeletionStopped as stopped:
             self._stop(keys, absent, sizes, stopped)

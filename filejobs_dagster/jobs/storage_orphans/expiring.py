@@ -104,7 +104,7 @@ class Expiring:
         self._request = request
         self._storage = storage
         self._books = books
-        self._manner = deletion_mode
+        self._deletion_mode = deletion_mode
         self._rewrites = rewrites
         self._ends_at = ends_at
         self._setbacks = Setbacks(context, storage.entry)
@@ -206,7 +206,7 @@ class Expiring:
         going = named("keys", [key.encode() for key in asked])
         self._books.commit(self._event("objects.delete.intent", **going))
         try:
-            done = self._storage.gate.expire(asked, self._context.prove_alive, self._manner)
+            done = self._storage.gate.expire(asked, self._context.prove_alive, self._deletion_mode)
         except DeletionStopped as stopped:
             self._stop(stopped)
         gone = {*done.of(Fate.DELETED, Fate.MARKED, Fate.ALREADY_GONE)}

@@ -347,7 +347,7 @@ class Sweep:
             f"enough ago. Removing up to {self._request.limit:,}, the oldest first.",
         )
         bucket = self._storage.bucket
-        deletion_mode = self._manner(quarantine=keeps is not None)
+        deletion_mode = self._deletion_mode(quarantine=keeps is not None)
         if keeps is not None:
             settings, why = keeps
             taken = min(due.count, self._request.limit)
@@ -371,7 +371,7 @@ class Sweep:
             supply
         )
 
-    def _manner(self, *, quarantine: bool) -> DeletionMode:
+    def _deletion_mode(self, *, quarantine: bool) -> DeletionMode:
         bucket = self._storage.bucket
         try:
             return deletion_mode_of(
@@ -390,7 +390,7 @@ class Sweep:
             self._request,
             self._storage,
             self._books,
-            deletion_mode=self._manner(quarantine=True),
+            deletion_mode=self._deletion_mode(quarantine=True),
             rewrites=Rewrites(self._storage.bucket.rewrites),
             ends_at=self._ends_at,
         ).run(None if keeps is None else keeps[0], now)

@@ -134,6 +134,7 @@ COLLECTOR = Collector(
     settings=UploadCleanupSettings,
     request=UploadCleanupRun,
     run=_run,
+    names_versions=True,
     privileges=(("upload", "UPDATE"),),
     due=_due,
 )

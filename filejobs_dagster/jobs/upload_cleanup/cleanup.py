@@ -125,7 +125,7 @@ class Cleanup:
             self._storage,
             self._books,
             self._setbacks,
-            self._manner(),
+            self._deletion_mode(),
         )
         for again in (False, True):
             for rows in self._claimed(span, again=again):
@@ -136,7 +136,7 @@ class Cleanup:
                 if any_due(cursor, span):
                     self._books.stopped = self._why_not_all()
 
-    def _manner(self) -> DeletionMode:
+    def _deletion_mode(self) -> DeletionMode:
         """In which manner this bucket removes; nothing is tried out."""
         try:
             return deletion_mode_of(

@@ -285,7 +285,7 @@ class Batch:
         self._size = request.batch_size
         self._storage = storage
         self._books = books
-        self._manner = deletion_mode
+        self._deletion_mode = deletion_mode
         self._settling = Settling(books, request, storage.bucket, setbacks)
         self._findings = Findings()
 
@@ -309,7 +309,7 @@ class Batch:
                 removed = self._storage.gate.remove(
                     [expected for _, expected in ready],
                     self._context.prove_alive,
-                    self._manner,
+                    self._deletion_mode,
                     claims=[row.claim for row, _ in ready],
                 )
                 self._read([row for row, _ in ready], removed)
