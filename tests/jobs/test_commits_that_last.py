@@ -30,6 +30,7 @@ from tests.postgres.backends import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
@@ -310,20 +311,25 @@ def end_the_wait(server: EmbeddedPostgres, end: str) -> int:
     """End the wait of the run's own session, and then require no standby any more."""
     with psycopg.connect(server.url(), autocommit=True) as connection:
         own = "application_name NOT LIKE '%%heartbeat'"
-        wait_until(lambda: bool(waiting(connection, own)), "the claim's COMMIT waits")
-        [pid] = waiting(connection, own)
-        assert connection.execute(f"SELECT {end}(%s)", (pid,)).fetchone() == (True,)
-        wait_until(lambda: pid not in waiting(connection), "its wait has ended")
-    administrate(server, "ALTER SYSTEM RESET synchronous_standby_names")
+        try:
+            wait_until(lambda: bool(waiting(connection, own)), "the claim's COMMIT waits")
+            [(pid, since)] = waiting(connection, own).items()
+            assert connection.execute(f"SELECT {end}(%s)", (pid,)).fetchone() == (True,)
+            # Who does not hear the warning goes on, and its next COMMIT may wait already.
+            wait_until(lambda: waiting(connection).get(pid) != since, "its wait has ended")
+        finally:
+            administrate(server, "ALTER SYSTEM RESET synchronous_standby_names")
     return pid
 
 
-def waiting(connection: psycopg.Connection, condition: str = "true") -> list[int]:
+def waiting(connection: psycopg.Connection, condition: str = "true") -> dict[int, datetime]:
+    """Return the sessions whose COMMIT waits for a standby, with the time when it began."""
     found = connection.execute(
-        f"SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND {condition}".encode(),
+        "SELECT pid, query_start FROM pg_stat_activity "
+        f"WHERE wait_event = 'SyncRep' AND {condition}".encode(),
         (),
     ).fetchall()
-    return [pid for (pid,) in found]
+    return dict(found)
 
 
 @pytest.mark.parametrize("make", JOBS)
