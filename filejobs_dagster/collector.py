@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import BucketSettings, Settings
 
-Touch = Literal["rows", "objects", "multipart uploads", "chain", "elsewhere"]
-"""What a live run changes: rows of tables, objects or half-sent uploads of a bucket, the audit
-chain; or only something that this project knows nothing of."""
+Touch = Literal["rows", "rows elsewhere", "objects", "multipart uploads", "chain", "elsewhere"]
+"""What a live run changes: rows of tables, those of another database, objects or half-sent uploads
+of a bucket, the audit chain; or only something that this project knows nothing of."""
 
 BYTES: frozenset[Touch] = frozenset({"objects", "multipart uploads"})
 

@@ -176,6 +176,8 @@ def own_rights(settings: Settings, who: Who = "jobs") -> tuple[Right, ...]:
         jobs = [BY_NAME[name] for name in settings.jobs]
         if any(job.touches & BYTES for job in jobs):
             needed += _DELETES_BYTES
+        if any("rows elsewhere" in job.touches for job in jobs):
+            needed.append(("watched_database", _GROWS))
         needed += [
             (table, (privilege,))
             for job in jobs

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import Look
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.postgres.primary import ServerState
@@ -82,14 +83,13 @@ class Databases(Guard):
     """Each database of the operator's is the one that it was, and knows what it knew."""
 
     name = "databases"
-    protects = BYTES
+    protects: frozenset[Touch] = BYTES | {"rows elsewhere"}
 
     def look(self, at: Look) -> str:
         """Compare each with what the last live runs have seen of it."""
         installation = at.settings.installation
-        watched = operators(
-            at.settings, [bucket.entry for bucket in at.buckets if bucket.deletes], at.database
-        )
+        entries = [bucket.entry for bucket in at.buckets if bucket.deletes]
+        watched = operators(at.settings, entries, at.database, at.job)
         known = _known(at.database, at.connection, installation, watched)
         watches: dict[str, Watch] = {}
         at.kept[self.name] = watches
@@ -198,16 +198,17 @@ def take_over(
 
 
 def operators(
-    settings: Settings, entries: Collection[str], database: Database
+    settings: Settings, entries: Collection[str], database: Database, job: str | None = None
 ) -> dict[str, Database]:
-    """The databases of the operator's that the jobs of some buckets ask, search or claim in.
+    """The databases of the operator's that a run asks, searches or claims in.
 
     A replica of `read_from` is compared with its primary whenever it is read, and decides nothing.
 
     Args:
         settings: All of them.
-        entries: Names of buckets in them.
+        entries: Names of buckets in them: what their jobs ask, search or claim in.
         database: The project's own, for its limits.
+        job: Whose rows go without bytes: where they are; None for those of every such job.
 
     Returns:
         Each by the environment variable that holds its address.
@@ -221,29 +222,34 @@ def operators(
     for entry in entries:
         addresses += [other.url for other in settings.buckets[entry].named_elsewhere.databases]
     asked = {address.env: database.elsewhere(address.reveal()) for address in addresses}
-    return asked | claimed_in(settings, entries, database)
+    return asked | claimed_in(settings, entries, database, job)
 
 
 def claimed_in(
-    settings: Settings, entries: Collection[str], database: Database
+    settings: Settings, entries: Collection[str], database: Database, job: str | None
 ) -> dict[str, Database]:
-    """The databases of the operator's from which rows go with the objects of some buckets.
+    """The databases of the operator's from which rows go.
 
     Args:
         settings: As for `operators`, and so the others.
-        entries: Names of buckets in them.
+        entries: Names of buckets in them, with whose objects rows go.
         database: The project's own, for its limits.
+        job: As for `operators`.
 
     Returns:
         Each by the environment variable that holds its address.
     """
-    if not entries:
-        return {}
+
+    def is_meant(name: str) -> bool:
+        if BY_NAME[name].deletes_bytes:
+            return bool(entries) and settings.bucket_of(name)[0] in entries
+        return "rows elsewhere" in BY_NAME[name].touches and job in (None, name)
+
     return {
         address.env: database.elsewhere(address.reveal())
-        for name, job in settings.jobs.items()
-        if BY_NAME[name].deletes_bytes and settings.bucket_of(name)[0] in entries
-        for address in job.addresses()
+        for name, section in settings.jobs.items()
+        if is_meant(name)
+        for address in section.addresses()
     }
 
 

@@ -76,7 +76,7 @@ class Commits(Guard):
         """Ask each server from which rows go what it makes of a transaction of ours."""
         said = [_asked(at, at.database, at.connection, "The server")]
         entries = [bucket.entry for bucket in at.buckets if bucket.deletes]
-        for name, other in claimed_in(at.settings, entries, at.database).items():
+        for name, other in claimed_in(at.settings, entries, at.database, at.job).items():
             with other.connect("look at its commits") as connection:
                 said.append(f"{name}: {_asked(at, other, connection, f'The server of {name}')}")
         return "; ".join(said)

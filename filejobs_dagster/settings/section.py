@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.settings.model import Settings
     from filejobs_dagster.settings.secrets import OtherDatabase, Secret
-    from filejobs_dagster.settings.tables import TableSettings
+    from filejobs_dagster.settings.tables import RowRuleSettings, TableSettings
 
 Found = tuple[Steps, PydanticCustomError]
 """A mistake, and where it stands below the section that reports it."""
@@ -389,18 +389,23 @@ class JobSettings(Section):
     def asked(self) -> Iterator[Asked]:
         """What it asks of the operator's own tables, beside the sources of its bucket."""
         for table in self.declared():
-            by, at = f"table {table.name}", table.database
-            change = ("UPDATE",) if table.set is not None else ("UPDATE", "DELETE")
-            yield Asked(by, at, table=table.table, privileges=("SELECT", *change))
-            for other in table.unless_named_by:
-                yield Asked(by, at, table=other.table, privileges=("SELECT",))
-            for child in table.also_delete:
-                locked = ("UPDATE",) if child.also_delete else ()
-                for one in (child, *child.also_delete):
-                    more = locked if one is child else ()
-                    yield Asked(by, at, table=one.table, privileges=("SELECT", *more, "DELETE"))
-            if table.audit is not None:
-                yield Asked(by, at, statement=table.audit)
+            yield from asked_of_rows(table)
+
+
+def asked_of_rows(table: TableSettings | RowRuleSettings) -> Iterator[Asked]:
+    """What a table whose rows go asks of the operator's database."""
+    by, at = f"table {table.name}", table.database
+    change = ("UPDATE",) if table.set is not None else ("UPDATE", "DELETE")
+    yield Asked(by, at, table=table.table, privileges=("SELECT", *change))
+    for other in table.unless_named_by:
+        yield Asked(by, at, table=other.table, privileges=("SELECT",))
+    for child in table.also_delete:
+        locked = ("UPDATE",) if child.also_delete else ()
+        for one in (child, *child.also_delete):
+            more = locked if one is child else ()
+            yield Asked(by, at, table=one.table, privileges=("SELECT", *more, "DELETE"))
+    if table.audit is not None:
+        yield Asked(by, at, statement=table.audit)
 
 
 class OneBucketSettings(JobSettings):

@@ -136,6 +136,11 @@ class RowsSettings(Section):
         description="The table, with its schema. Without one, the search path of the role decides.",
         examples=["public.documents"],
     )
+    database: OtherDatabase | None = Field(
+        default=None,
+        description="Where the table is. Without it, in the project's own database.",
+        examples=[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}],
+    )
     id: Annotated[
         list[ColumnName],
         BeforeValidator(_listed),
@@ -231,8 +236,6 @@ class RowRuleSettings(RowsSettings):
     """A rule of an own job: rows that name no object, and go or change when they are due."""
 
     not_here: ClassVar[Mapping[str, str]] = {
-        "database": "a rule takes rows of the project's own database, where what it takes commits "
-        "together with its record; write a python or command job for another database",
         "key": "rows of a rule name no object; whose do belong under upload_reservations or "
         "deleted_files, where their objects go with them",
     }
@@ -245,10 +248,6 @@ class RowRuleSettings(RowsSettings):
     @property
     def key(self) -> None:
         """No column names an object."""
-
-    @property
-    def database(self) -> None:
-        """Its table is in the project's own database."""
 
     @property
     def size(self) -> None:
@@ -265,11 +264,6 @@ class TableSettings(RowsSettings):
     name: Text = Field(
         description="What reports and audit events call it. Unique within the job.",
         examples=["documents"],
-    )
-    database: OtherDatabase | None = Field(
-        default=None,
-        description="Where the table is. Without it, in the project's own database.",
-        examples=[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}],
     )
     key: ColumnName = Field(
         description="The column that names the object. NULL and the empty text name none.",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.alerts.receiver import Receiver, receiving
 from tests.e2e.deployment import Deployment
 from tests.installation import make_installation
 
@@ -32,3 +33,22 @@ def deployment(
     made = Deployment(installation, tmp_path / "dagster_home", empty_database_url)
     yield made
     made.stop()
+
+
+@pytest.fixture
+def receiver(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """Whom the deployment tells."""
+    with receiving() as receiver:
+        monkeypatch.setenv("FILEJOBS_ALERT_URL", receiver.url)
+        monkeypatch.setenv("FILEJOBS_HEARTBEAT_URL", receiver.heartbeat_url)
+        deployment.installation.document["alerts"] = {
+            "to": [{"name": "on-call", "url": {"env": "FILEJOBS_ALERT_URL"}}],
+            "recovered_after": "0s",
+            "heartbeat": {"url": {"env": "FILEJOBS_HEARTBEAT_URL"}},
+        }
+        deployment.installation.job(schedule=None, by_hand=True, stale_after="2h")
+        # Read by `Settings` in this process, too.
+        path = deployment.installation.settings_path
+        path.unlink()
+        deployment.installation.write()
+        yield receiver

@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
 
+    from tests.alerts.receiver import Receiver
     from tests.installation import Installation
 
 CHECKOUT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
 MODULE = "filejobs_dagster.definitions"
+
+LONG = 180
+"""Seconds that something may take on a slow machine."""
 
 HURRIED = "tests.e2e.hurried"
 HURRIED_DAEMON = (
@@ -245,3 +249,8 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float) -> Any:
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds} s, and it is not so that {what}")
         time.sleep(0.5)
+
+
+def told(receiver: Receiver, words: str) -> None:
+    """Wait until an alert that says these words has arrived."""
+    wait_until(lambda: any(words in said for said in receiver.texts), f"told: {words}", LONG)

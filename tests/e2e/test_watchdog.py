@@ -8,41 +8,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from tests.alerts.receiver import Receiver, receiving
-from tests.e2e.deployment import kill_group, wait_until
+from tests.e2e.deployment import LONG, kill_group, told, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.alerts.receiver import Receiver
     from tests.e2e.deployment import Deployment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
-
-# On a machine that may be slow.
-LONG = 180
-
-
-@pytest.fixture
-def receiver(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """Whom the deployment tells."""
-    with receiving() as receiver:
-        monkeypatch.setenv("FILEJOBS_ALERT_URL", receiver.url)
-        monkeypatch.setenv("FILEJOBS_HEARTBEAT_URL", receiver.heartbeat_url)
-        deployment.installation.document["alerts"] = {
-            "to": [{"name": "on-call", "url": {"env": "FILEJOBS_ALERT_URL"}}],
-            "recovered_after": "0s",
-            "heartbeat": {"url": {"env": "FILEJOBS_HEARTBEAT_URL"}},
-        }
-        deployment.installation.job(schedule=None, by_hand=True, stale_after="2h")
-        # Read by `Settings` in this process, too.
-        path = deployment.installation.settings_path
-        path.unlink()
-        deployment.installation.write()
-        yield receiver
-
-
-def told(receiver: Receiver, words: str) -> None:
-    wait_until(lambda: any(words in said for said in receiver.texts), f"told: {words}", LONG)
 
 
 def beats(receiver: Receiver) -> int:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,13 @@ from filejobs_dagster.alerts.conditions import look
 from filejobs_dagster.alerts.rounds import limits_of
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.doctor.examination import examine
+from filejobs_dagster.doctor.rights import asked_of
+from filejobs_dagster.door.databases import Databases
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.jobs.collecting.detail import SourceRefused
 from filejobs_dagster.jobs.own import foreign
+from filejobs_dagster.jobs.own.settings import OwnRuleSettings
+from filejobs_dagster.jobs.upload_reservations.opening import opened_tables
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.runs import newest_runs
 from filejobs_dagster.ledger.standing import Standing, standings
@@ -1031,7 +1036,7 @@ def test_a_job_says_one_thing_that_it_is(backup: World) -> None:
     backup.declare("own_far", rule=RULE | {"database": {"url": {"env": "FAR"}}, "key": "path"})
 
     found = {problem.path: problem.expected for problem in backup.installation.loaded().problems}
-    assert "the project's own database" in found.pop("own_jobs.own_far.rule.database")
+    assert "FAR" in found.pop("own_jobs.own_far.rule.database.url")
     assert "name no object" in found.pop("own_jobs.own_far.rule.key")
     assert found.keys() == {
         "own_jobs.own_both",
@@ -1096,17 +1101,37 @@ def test_a_second_live_run_beside_the_first_is_refused(world: World) -> None:
 
 KILLED = """
 import os, signal, sys
+from contextlib import contextmanager
 from filejobs_dagster.book import bookkeeping
 from filejobs_dagster.cli.main import run
 from filejobs_dagster.jobs.own import foreign
 from filejobs_dagster.jobs.own.rows import Rows
+from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
+class Deadly:
+    def __init__(self, database):
+        self.database = database
+
+    @contextmanager
+    def transaction(self, connection):
+        with self.database.transaction(connection) as cursor:
+            yield cursor
+        die()
+
+prepare = OperatorTable.__init__
+
+def deadly(self, *arguments, **named):
+    prepare(self, *arguments, **named)
+    database, connection = self._records
+    self._records = (Deadly(database), connection)
+
 points = {
     "before the claim": lambda: setattr(Rows, "_claim", die),
     "before the commit": lambda: setattr(bookkeeping, "append", die),
+    "between the commits": lambda: setattr(OperatorTable, "__init__", deadly),
     "after the commit": lambda: setattr(Rows, "_take_bytes", die),
     "before the final word": lambda: setattr(Rows, "_outcome", die),
 }
@@ -1154,6 +1179,155 @@ def test_a_rule_killed_anywhere_has_written_what_it_took_and_the_next_run_goes_o
         " WHERE body::jsonb ->> 'kind' = 'rows.deleted'"
     )
     assert told == 5
+
+
+# A rule over rows of another database ------------------------------------------------------------
+
+
+@pytest.fixture
+def far(world: World, empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> Far:
+    """Its drafts are in a database of the operator's."""
+    known = type(world.installation).environment.fget  # type: ignore[attr-defined]
+    with_far = property(lambda it: {**known(it), "FAR": empty_database_url})
+    monkeypatch.setattr(type(world.installation), "environment", with_far)
+    made = Far(world, empty_database_url)
+    made.execute(DRAFTS)
+    world.installation.adopt()
+    return made
+
+
+@dataclass
+class Far:
+    """An installation, and a database of the operator's beside it."""
+
+    world: World
+    url: str
+
+    def execute(self, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def drafts(self, many: int) -> None:
+        self.execute(
+            "INSERT INTO draft (abandoned_at) SELECT now() - interval '2h'"
+            " FROM generate_series(1, %s)",
+            (many,),
+        )
+
+    def declare(self, **said: Any) -> None:
+        rule = RULE | {"database": {"url": {"env": "FAR"}}}
+        self.world.declare("own_far", **({"rule": rule} | said))
+
+    def count(self) -> int:
+        return int(self.execute("SELECT count(*) FROM draft")[0][0])
+
+    def events(self) -> list[tuple[str, int]]:
+        """Kind and number of rows of each event about rows."""
+        return [
+            (str(kind), int(rows))
+            for kind, rows in self.world.installation.execute(
+                "SELECT body::jsonb ->> 'kind', (body::jsonb ->> 'rows')::int FROM audit_event"
+                " WHERE body::jsonb ->> 'kind' LIKE 'rows.%' ORDER BY seq"
+            )
+        ]
+
+
+def test_a_rule_takes_rows_of_another_database_after_their_intent_and_tells_what_went(
+    far: Far,
+) -> None:
+    far.declare(batch_size=2)
+    far.drafts(3)
+
+    dry = far.world.code.run("own_far")
+    assert dry.success, failure_of(dry)
+    assert (far.count(), far.events()) == (3, [])
+    live = far.world.run("own_far")
+    assert live.success, failure_of(live)
+
+    assert far.count() == 0
+    assert far.events() == [
+        ("rows.intent", 2), ("rows.deleted", 2), ("rows.intent", 1), ("rows.deleted", 1),
+    ]  # fmt: skip
+    record = far.world.record()
+    assert (record["scanned"], record["acted"], record["detail"]["swept"]) == (3, 3, True)
+    assert "FAR leads to" in record["detail"]["door"]["databases"]
+    assert "FAR: synchronous_commit is on" in record["detail"]["door"]["commits"]
+    assert far.world.standing("own_far").word == "ok"
+    settings = far.world.installation.settings()
+    assert {one.database.url.env for one in asked_of(settings) if one.database} == {"FAR"}
+    found = [one for one in examine(far.world.installation.loaded(), {}) if "draft" in one.check]
+    assert {one.verdict for one in found} == {"ok"}, found
+
+
+def test_an_old_primary_of_another_database_loses_no_row_to_a_rule(
+    far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far.declare()
+    assert far.world.run("own_far").success
+    far.drafts(2)
+    far.world.installation.execute("UPDATE watched_database SET timeline = timeline + 1")
+
+    result = far.world.run("own_far")
+    assert not result.success
+    assert "this is the old primary" in failure_of(result)
+    assert (far.count(), far.events()) == (2, [])
+
+    # CONTROL: whoever does not ask takes them.
+    monkeypatch.setattr(Databases, "protects", frozenset())
+    assert far.world.run("own_far").success
+    assert far.count() == 0
+
+
+def test_a_rule_finds_the_projects_own_tables_behind_any_address(far: Far) -> None:
+    own = {"table": "file", "due": "upload_expires_at", "where": "state = 'pending'"}
+    far.url = far.world.installation.database_url
+    environment = far.world.installation.environment | {"FAR": far.url}
+    far.declare(rule=own | {"database": {"url": {"env": "FAR"}}})
+    far.world.installation.reserve("files/a")
+    request = far.world.installation.settings(environment).jobs["own_far"]
+    assert isinstance(request, OwnRuleSettings)
+    database = far.world.installation.database
+
+    with (
+        database.connect("test") as connection,
+        opened_tables([(request.rule, timedelta(0))], database, lambda: connection) as (table,),
+        pytest.raises(SourceRefused, match="a table of this project's"),
+    ):
+        table.preflight()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("point", "gone", "told"),
+    [("between the commits", 0, 0), ("after the commit", 2, 0), ("before the final word", 5, 5)],
+)
+def test_a_rule_over_another_database_killed_anywhere_counts_nothing_that_is_still_there(
+    far: Far, point: str, gone: int, told: int
+) -> None:
+    far.declare(batch_size=2)
+    far.drafts(5)
+    far.world.installation.write()
+
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, point, "run", "own_far", "--live"],
+        env={**os.environ, **far.world.installation.environment},
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert (killed.returncode, far.count()) == (-signal.SIGKILL, 5 - gone), killed.stderr.decode()
+    until(lambda: lost(far.world))
+    assert (far.world.record()["outcome"], far.world.record()["acted"] or 0) == ("failed", told)
+    far.declare(batch_size=500)
+    result = far.world.run("own_far")
+    assert result.success, failure_of(result)
+    assert far.count() == 0
+    meant, went = (
+        sum(rows for kind, rows in far.events() if kind == it)
+        for it in ("rows.intent", "rows.deleted")
+    )
+    # Whatever went was meant before; what nobody could tell any more stands as meant alone.
+    assert (meant, went) == (5 + 2 * (point == "between the commits"), 5 - gone + told)
 
 
 def told_of(world: World) -> list[tuple[str, str | None]]:

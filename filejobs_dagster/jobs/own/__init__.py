@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.run_context import RunContext
 
+_NEEDS = tuple(("setback", privilege) for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE"))
+
 _DOES = {
     "rule": "Takes the due rows of {}.",
     "python": "Calls {}.",
@@ -65,6 +67,7 @@ def _declared(name: str, kind: str, entry: Mapping[str, Any]) -> Collector[Any, 
         settings=settings,
         request=request,
         run=partial(_run, kind),
+        privileges=_NEEDS if kind == "rule" else (),
         partitioned=kind == "rule" or entry.get("by_day") is True,
         watched=kind in ("reports", "dagster_job"),
         examine=_EXAMINED.get(kind),

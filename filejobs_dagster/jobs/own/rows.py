@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from filejobs_dagster.book.bookkeeping import Bookkeeping, nothing_worked
@@ -10,13 +11,14 @@ from filejobs_dagster.jobs.collecting.collection import Collection as AnyCollect
 from filejobs_dagster.jobs.collecting.collection import count_not_won
 from filejobs_dagster.jobs.collecting.detail import REFUSED_ANEW, WOULD_COLLECT
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
-from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
+from filejobs_dagster.jobs.upload_reservations.opening import opened_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from filejobs_dagster.jobs.own.settings import OwnRuleSettings
-    from filejobs_dagster.jobs.upload_reservations.file_table import Reservation
+    from filejobs_dagster.jobs.upload_reservations.file_table import ClaimUnconfirmed, Reservation
+    from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.run_context import RunContext
 
@@ -35,8 +37,11 @@ def take_rows(context: RunContext, request: OwnRuleSettings) -> Outcome:
 
     Raises:
         SourceRefused: The table is another one than the rule says. Nothing was claimed.
+        DatabaseUnavailable: The rule's own database cannot be reached.
     """
-    return Rows(context, request).run()
+    wanted = [(request.rule, timedelta(0))]
+    with opened_tables(wanted, context.database, lambda: context.connection) as (source,):
+        return Rows(context, request, source).run()
 
 
 class Rows(Collection):
@@ -44,17 +49,20 @@ class Rows(Collection):
 
     rows = "rows"
 
-    def __init__(self, context: RunContext, request: OwnRuleSettings) -> None:
+    def __init__(
+        self, context: RunContext, request: OwnRuleSettings, source: OperatorTable
+    ) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
             context: The run.
             request: The rule and its limits.
+            source: Its table.
         """
         rule = request.rule
         self._grace = request.older_than
         self._fate = DELETED if rule.set is None else CHANGED
-        self._source = OperatorTable(rule, context.database, lambda: context.connection)
+        self._source = source
         self._sources = (self._source,)
         books = Bookkeeping(context, Totals(live=context.live, measured=False), self._detail)
         # No bucket, and nothing to remove from one: what asks for either is overridden here.
@@ -84,11 +92,22 @@ class Rows(Collection):
 
     def _count_claim(self, totals: Totals, won: int, wanted: int) -> None:
         count_not_won(totals, wanted - won)
-        totals.count(self._fate, Meaning.DONE, won)
+        if not self._source.elsewhere:
+            totals.count(self._fate, Meaning.DONE, won)
 
     def _take_bytes(self, won: Sequence[Reservation]) -> None:
         """What the claim has written down, now that it is committed."""
         self._books.totals.count(self._fate, Meaning.DONE, len(won))
+        if self._source.elsewhere:
+            (event,) = self._events_of(won)
+            self._books.commit_result(event)
+
+    def _leave(self, unconfirmed: ClaimUnconfirmed) -> None:
+        """Nothing is left beside the rows, and their intent stands."""
+
+    def _intents_of(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
+        for event in self._events_of(won):
+            yield {**event, "kind": "rows.intent", "to_be": self._fate}
 
     def _events_of(self, won: Sequence[Reservation]) -> Iterator[dict[str, Any]]:
         """One event a batch: counts, and from when to when rows were due; never their values."""

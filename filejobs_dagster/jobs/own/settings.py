@@ -12,13 +12,25 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr
 from filejobs_dagster.collector import Touch
 from filejobs_dagster.settings.problems import mistake, shown
 from filejobs_dagster.settings.secrets import Secret
-from filejobs_dagster.settings.section import Found, JobSettings, OneRun, Run, items
+from filejobs_dagster.settings.section import (
+    Asked,
+    Found,
+    JobSettings,
+    OneRun,
+    Run,
+    asked_of_rows,
+    items,
+    part,
+)
 from filejobs_dagster.settings.tables import RowRuleSettings
 from filejobs_dagster.settings.values import Duration, Text, between
 
 _PLACE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = ("FILEJOBS_", "DAGSTER_PIPES_")
+
+Said = Literal["rows", "objects", "multipart uploads", "chain", "elsewhere"]
+"""What a job of unknown work can say that it touches; of rows elsewhere a declaration knows."""
 
 OwnLimit = Annotated[
     StrictInt, Run("The most items to act on in this run, {least} to {most}; it is handed to it.")
@@ -68,6 +80,16 @@ class OwnRuleSettings(OwnJobSettings):
         examples=[500],
     )
 
+    def addresses(self) -> Iterator[Secret]:
+        """The database of its table, where that is another one."""
+        if self.rule.database is not None:
+            yield self.rule.database.url
+
+    def asked(self) -> Iterator[Asked]:
+        """What the rule asks of the operator's tables."""
+        yield from super().asked()
+        yield from asked_of_rows(self.rule)
+
 
 class OwnRuleRequest(OneRun, OwnRuleSettings):
     """What one run of a rule does."""
@@ -76,7 +98,7 @@ class OwnRuleRequest(OneRun, OwnRuleSettings):
 class TouchingSettings(OwnJobSettings):
     """What a job must say whose work is not known here."""
 
-    touches: list[Touch] = Field(
+    touches: list[Said] = Field(
         min_length=1,
         description="What a live run changes: rows, objects, multipart uploads, chain; or "
         "elsewhere, for what has nothing to do with them. The guards of the door follow from "
@@ -241,6 +263,7 @@ def kind_of(said: Any) -> str:
 def touches_of(kind: str, said: Mapping[str, Any]) -> frozenset[Touch]:
     """What a live run changes; of an entry with mistakes, what can be read of it."""
     if kind == "rule":
-        return frozenset({"rows"})
-    known: tuple[Touch, ...] = get_args(Touch)
+        away = part(said.get("rule"), "database") is not None
+        return frozenset({"rows", "rows elsewhere"} if away else {"rows"})
+    known: tuple[Said, ...] = get_args(Said)
     return frozenset(each for each in known if each in items(said.get("touches")))

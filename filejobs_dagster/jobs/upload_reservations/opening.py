@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         UploadReservationsSettings,
     )
     from filejobs_dagster.postgres.connect import Database, Reachable
-    from filejobs_dagster.settings.tables import TableSettings
+    from filejobs_dagster.settings.tables import RowRuleSettings, TableSettings
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def opened_sources(
 
 @contextmanager
 def opened_tables(
-    wanted: Iterable[tuple[TableSettings | ReservationSourceSettings, timedelta]],
+    wanted: Iterable[tuple[TableSettings | RowRuleSettings | ReservationSourceSettings, timedelta]],
     database: Database,
     connection: Reachable,
     *,
@@ -77,7 +77,7 @@ def opened_tables(
                 continue
             other = database.elsewhere(settings.database.url.reveal())
             there = open_until_the_end.enter_context(
-                closing_for_sure(other.connect(f"reservations {settings.name}"))
+                closing_for_sure(other.connect(f"rows of {settings.name}"))
             )
             records = (database, connection)
             tables.append(

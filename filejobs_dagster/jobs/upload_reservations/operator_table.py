@@ -174,6 +174,16 @@ class OperatorTable:
         """True when the rows are in another database than the audit log."""
         return self._records is not None
 
+    @property
+    def _left_by_a_claim(self) -> str:
+        """What stands when a claim is committed, and nobody heard of it."""
+        if isinstance(self._settings, RowRuleSettings):
+            return "as the rule says; the audit event rows.intent says which were meant"
+        return (
+            "gone and their objects are left; the audit event objects.delete.intent names the "
+            "keys. No bytes were deleted"
+        )
+
     def facts(self, reservation: Reservation) -> dict[str, Any]:
         """The source and the row's id, and the row where it is kept."""
         known = {"source": self._settings.name, "row_id": str(reservation.id)}
@@ -364,10 +374,8 @@ class OperatorTable:
                 raise
             raise ClaimUnconfirmed(
                 f"The database of source {self._settings.name!r} did not confirm a claim: "
-                f"{because(error)}. Either its rows are as before, and the next run takes them, "
-                "or they are gone and their objects are left; the audit event "
-                "objects.delete.intent names the keys. No bytes were deleted, and no further row "
-                "was claimed.",
+                f"{because(error)}. Either its rows are as before, and the next run takes them, or "
+                f"they are {self._left_by_a_claim}. No further row was claimed.",
                 recorded,
             ) from error
 
