@@ -104,7 +104,7 @@ sbom: ready ## Write the bill of materials (CycloneDX) of what is installed to b
 vulnerabilities: ready ## Look for known vulnerabilities in what constraints.txt pins.
 	@$(LIKE_PIP) $(BIN)/uv tool run pip-audit --requirement constraints.txt --no-deps --disable-pip
 
-release: ready ## Build sdist and wheel into dist, and run the demo from the wheel alone.
+release: ready ## Build sdist, wheel and man pages into dist, and run the demo from the wheel alone.
 	rm -rf dist
 	@$(LIKE_PIP) $(BIN)/uv build --quiet --build-constraints constraints.txt
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; $(LIKE_PIP) \
@@ -112,6 +112,7 @@ release: ready ## Build sdist and wheel into dist, and run the demo from the whe
 		$(BIN)/uv pip install --quiet --python "$$folder/venv/bin/python" \
 			--constraints constraints.txt "$$(ls dist/*.whl)[embedded]"; \
 		cd "$$folder" && venv/bin/filejobs demo && venv/bin/filejobs demo --stop
+	@$(BIN)/filejobs man --to dist/man1
 	@ls dist
 
 clean: ## Remove the virtual environment, the demo's data and everything that was compiled.

@@ -11,6 +11,7 @@ import functools
 import json
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
@@ -410,3 +411,36 @@ def _shown(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}"
+
+
+# How a duration is spelled, wherever somebody reads one: as the settings write it.
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration so that the settings read the same one: `1h30m`; weeks become days.
+
+    One with a fraction of a second, which no setting has, is written in seconds: `1.5s`.
+    """
+    if duration.microseconds:
+        return f"{duration.total_seconds():g}s"
+    rest = abs(round(duration.total_seconds()))
+    text = "-" if duration < timedelta() else ""
+    if rest == 0:
+        return "0s"
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, size)
+        text += f"{count}{unit}" if count else ""
+    return text
+
+
+def roughly(duration: timedelta) -> str:
+    """How long something took or is ago: by the two largest units; below a minute with tenths."""
+    seconds = max(0.0, duration.total_seconds())
+    for _, size in _UNITS[:-1]:
+        if seconds >= size:
+            # The largest unit, and the one below it.
+            smallest = {86_400: 3_600, 3_600: 60}.get(size, 1)
+            return format_duration(timedelta(seconds=seconds // smallest * smallest))
+    return f"{round(seconds, 1):g}s"

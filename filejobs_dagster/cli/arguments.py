@@ -39,22 +39,6 @@ def instant(when: datetime | None) -> str | None:
     return None if when is None else when.astimezone(timezone.utc).isoformat()
 
 
-def span(duration: timedelta) -> str:
-    """A duration in the two largest units that it fills; below a minute with its tenths."""
-    total = max(0.0, duration.total_seconds())
-    if total < 60:  # noqa: PLR2004 (a minute)
-        return f"{total:.1f}s"
-    seconds = int(total)
-    parts: list[str] = []
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-        elif parts:
-            break
-    return " ".join(parts[:2])
-
-
 def acted_on(run: RunSummary | RecordedRun) -> str:
     """How many items a run acted on; of a dry one, how many a live run would have."""
     would = would_act(run.mode, run.detail)

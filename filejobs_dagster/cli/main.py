@@ -53,6 +53,7 @@ class Commands(LazyGroup):
         "live": "filejobs_dagster.cli.health:live",
         "ready": "filejobs_dagster.cli.health:ready",
         "settings": "filejobs_dagster.cli.settings:app",
+        "man": "filejobs_dagster.cli.manual:man",
     }
 
 
@@ -107,6 +108,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
   --json        what --format json says, where a command has that
   --quiet       print no answer; errors, and the exit code, remain
   --no-color    no colours, as NO_COLOR=1 in the environment
+  filejobs man COMMAND | man -l -   its page; --to FOLDER writes all of them
   COLUMNS=100 before it folds what no terminal reads: widths that suit a mail
 
 [bold]Exit codes[/bold] (status --check and verify have their own)

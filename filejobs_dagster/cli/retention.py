@@ -21,8 +21,7 @@ from filejobs_dagster.cli.terminal import (
     print_json,
     print_table,
 )
-from filejobs_dagster.settings.values import format_duration
-from filejobs_dagster.text import sanitize
+from filejobs_dagster.text import format_duration, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

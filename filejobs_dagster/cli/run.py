@@ -30,7 +30,6 @@ from filejobs_dagster.cli.arguments import (
     job_names,
     moment,
     number,
-    span,
 )
 from filejobs_dagster.cli.instance import instance_here, quiet
 from filejobs_dagster.cli.terminal import (
@@ -45,7 +44,7 @@ from filejobs_dagster.cli.terminal import (
 from filejobs_dagster.ledger.runs import RecordedRun, newest_runs, runs_named, would_act
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import BY_NAME
-from filejobs_dagster.text import bounded, sanitize
+from filejobs_dagster.text import bounded, roughly, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,7 +223,7 @@ def _cells(run: RecordedRun, secrets: tuple[str, ...], *, short: bool, full: boo
         Text(run.run_id[:8] if short else run.run_id),
         Text(run.job),
         Text(moment(run.started_at)),
-        Text(span(run.took)),
+        Text(roughly(run.took)),
         Text(run.ended, style=_COLOURS.get(run.ended, "bold red")),
         Text(run.mode.upper(), style="bold" if run.mode == "live" else "default"),
         Text(run.window or NOT_KNOWN),

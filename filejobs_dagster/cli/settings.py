@@ -13,7 +13,7 @@ from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.lazy import help_when_alone
 from filejobs_dagster.cli.terminal import Invocation, print_json, refuse
 from filejobs_dagster.settings.cron import longest_pause, odd_days
-from filejobs_dagster.settings.values import format_duration
+from filejobs_dagster.text import format_duration
 
 app = typer.Typer(
     help="Checks filejobs.yaml, and prints its JSON Schema. Changes nothing.",

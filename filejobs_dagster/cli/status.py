@@ -33,7 +33,6 @@ from filejobs_dagster.cli.arguments import (
     job_names,
     moment,
     number,
-    span,
     threshold_given,
 )
 from filejobs_dagster.cli.failures import expected_failure
@@ -54,7 +53,7 @@ from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable, dat
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
 from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Settings
-from filejobs_dagster.text import sanitize
+from filejobs_dagster.text import roughly, sanitize
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -284,9 +283,9 @@ def _narrow(standings: Sequence[Standing], now: datetime) -> Table:
             *_beginning(standing),
             "never"
             if last is None
-            else f"{span(now - last.finished_at)} ago, {last.mode.upper()} "
+            else f"{roughly(now - last.finished_at)} ago, {last.mode.upper()} "
             f"{ended_in_words(last.outcome, last.detail)}",
-            "never" if standing.age is None else f"{span(standing.age)} ago",
+            "never" if standing.age is None else f"{roughly(standing.age)} ago",
             _span(standing.stale_after),
             style=None if standing.configured else "dim",
         )
@@ -314,7 +313,7 @@ def _beginning(standing: Standing) -> tuple[Text, Text, Text]:
 
 
 def _span(duration: timedelta | None) -> str:
-    return NOTHING if duration is None else span(duration)
+    return NOTHING if duration is None else roughly(duration)
 
 
 def _more(standing: Standing, now: datetime) -> str:
@@ -347,8 +346,8 @@ def _running_row(standing: Standing, now: datetime) -> str:
         return "no"
     by = "" if running.started_by is None else f" by {running.started_by}"
     return (
-        f"{running.mode}{by}, for {span(now - running.started_at)}, "
-        f"last sign of life {span(now - running.heartbeat_at)} ago"
+        f"{running.mode}{by}, for {roughly(now - running.started_at)}, "
+        f"last sign of life {roughly(now - running.heartbeat_at)} ago"
     )
 
 

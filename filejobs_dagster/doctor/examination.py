@@ -33,8 +33,7 @@ from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import known_secrets
-from filejobs_dagster.settings.values import in_words
-from filejobs_dagster.text import sanitize, sanitize_exception
+from filejobs_dagster.text import format_duration, sanitize, sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -329,7 +328,8 @@ def _quarantine(name: str, settings: BucketSettings) -> Finding:
         return ok(check, "delete is at_once: nothing that goes is kept")
     if settings.quarantine is not None:
         return ok(
-            check, f"what sweeps take is kept for {in_words(settings.quarantine.keep)}; {takes}"
+            check,
+            f"what sweeps take is kept for {format_duration(settings.quarantine.keep)}; {takes}",
         )
     return ok(
         check,

@@ -27,7 +27,7 @@ from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.listing import ListingFailed, date_of, read_server_date
 from filejobs_dagster.postgres.connect import database_now
 from filejobs_dagster.registry import JOB_NAMES
-from filejobs_dagster.settings.values import format_duration
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

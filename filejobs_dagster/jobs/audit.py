@@ -18,7 +18,8 @@ from filejobs_dagster.settings.audit import RollingParts
 from filejobs_dagster.settings.cron import shortest_pause
 from filejobs_dagster.settings.problems import mistake
 from filejobs_dagster.settings.section import Around, Found, JobSettings, MaxRuntime, OneRun, Run
-from filejobs_dagster.settings.values import duration_in, format_duration
+from filejobs_dagster.settings.values import duration_in
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from filejobs_dagster.collector import Resources

@@ -22,6 +22,7 @@ from filejobs_dagster.ledger.runs import would_act
 from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.runbook import of_condition
+from filejobs_dagster.text import format_duration, roughly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +51,6 @@ EVERYTHING_COVERED = "everything"
 MOST_COUNTED = 2**63
 """No count in a record is as large; what is was written by somebody else."""
 
-UNITS_SHOWN = 2
 MISSING_SHOWN = 3
 
 # One row per job, also for those that never ran: the jobs are the left side, and each look-up is
@@ -476,7 +476,7 @@ def _never(expected: Expectation, now: datetime, *, early: bool) -> str:
     if tick is None:
         return f"no run is recorded, and it is run by hand; {start}"
     missed = "no run is recorded yet" if early else "no run is recorded, though its tick has passed"
-    when = f"{tick:%Y-%m-%d %H:%M} UTC, in {_span(tick - now)}"
+    when = f"{tick:%Y-%m-%d %H:%M} UTC, in {roughly(tick - now)}"
     return f"{missed}; its next tick is at {when}; {start}"
 
 
@@ -484,7 +484,7 @@ def _failing(last: RunSummary, failures: int, *, again: bool) -> tuple[Word, Sev
     reason = _failed(last, failures)
     if not again:
         return "failed", "critical", reason
-    unless = f"critical unless that succeeds within {_span(REPEATED_WITHIN)}"
+    unless = f"critical unless that succeeds within {format_duration(REPEATED_WITHIN)}"
     return "failed", "warning", f"{reason}; Dagster starts it again, and this is {unless}"
 
 
@@ -541,7 +541,9 @@ def _late(expected: Expectation, age: timedelta | None) -> str:
     threshold = expected.stale_after
     if age is None or threshold is None:
         return "no successful run counts"
-    return f"last {expected.mode} success {_span(age)} ago, threshold {_span(threshold)}"
+    return (
+        f"last {expected.mode} success {roughly(age)} ago, threshold {format_duration(threshold)}"
+    )
 
 
 def _left(success: RunSummary, now: datetime) -> str:
@@ -551,7 +553,7 @@ def _left(success: RunSummary, now: datetime) -> str:
     why = f"; it stopped because of {stopped}" if stopped else ""
     if untouched:
         why += f"; {untouched:,} items may not or cannot be taken, see the classes of the run"
-    return f"the oldest item it left has been due for {_span(now - oldest)}{why}"
+    return f"the oldest item it left has been due for {roughly(now - oldest)}{why}"
 
 
 def _fine(expected: Expectation, success: RunSummary) -> str:
@@ -660,16 +662,3 @@ def _readable(detail: Any) -> dict[str, Any]:
 def _moment(text: str) -> datetime:
     # datetime.fromisoformat of Python 3.10 refuses the fractions that PostgreSQL writes.
     return isoparse(text).astimezone(timezone.utc)
-
-
-def _span(duration: timedelta) -> str:
-    """A duration in the two largest units that it fills."""
-    seconds = max(0, int(duration.total_seconds()))
-    parts = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-        if len(parts) == UNITS_SHOWN or (parts and not count):
-            break
-    return " ".join(parts) or "0s"

@@ -16,9 +16,10 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
 from filejobs_dagster.collector import Collector
-from filejobs_dagster.settings import JobSettings, Settings, format_duration, parse_duration
+from filejobs_dagster.settings import JobSettings, Settings, parse_duration
 from filejobs_dagster.settings.section import Run
 from filejobs_dagster.settings.values import Bounds, format_duration_in_hours
+from filejobs_dagster.text import format_duration
 
 
 @dataclass(frozen=True)

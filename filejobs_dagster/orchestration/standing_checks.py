@@ -21,8 +21,8 @@ from filejobs_dagster.ledger.standing import Standing, standings
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.runbook import of_condition
-from filejobs_dagster.settings import Loaded, SettingsError, format_duration, known_secrets
-from filejobs_dagster.text import sanitize_exception
+from filejobs_dagster.settings import Loaded, SettingsError, known_secrets
+from filejobs_dagster.text import format_duration, sanitize_exception
 
 CHECK = "standing"
 NEWEST_RUN = "newest recorded run"

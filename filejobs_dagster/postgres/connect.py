@@ -241,6 +241,7 @@ class Database:
         statement_timeout: Limit of one statement.
         lock_timeout: Limit of waiting for one lock.
         tls: libpq's TLS options, passed through (`sslmode`, `sslrootcert`, …).
+        reads_only: True for sessions in which PostgreSQL refuses every change.
     """
 
     url: str = field(repr=False)
@@ -249,6 +250,7 @@ class Database:
     statement_timeout: timedelta = timedelta(seconds=30)
     lock_timeout: timedelta = timedelta(seconds=5)
     tls: Mapping[str, str] = field(default_factory=dict)
+    reads_only: bool = False
 
     @classmethod
     def of(cls, options: DatabaseOptions) -> Database:
@@ -284,12 +286,14 @@ class Database:
         Raises:
             DatabaseUnavailable: The connection could not be made.
         """
+        url = self._readable_url(purpose)
         conninfo = make_conninfo(
-            self._readable_url(purpose),
+            url,
             connect_timeout=max(1, round(self.connect_timeout.total_seconds())),
             application_name=application_name(purpose),
             **self.tls,
             **_KEEP_ALIVE,
+            **({"options": _only_reading(url)} if self.reads_only else {}),
         )
         try:
             # PgBouncer in transaction mode gives each transaction another server, where a
@@ -371,7 +375,7 @@ class Database:
                         "0" if unlimited else _milliseconds(self.statement_timeout),
                     ),
                 )
-                if read_only:
+                if read_only or self.reads_only:
                     cursor.execute("SET TRANSACTION READ ONLY")
                 yield cursor
                 if connection.info.transaction_status is TransactionStatus.INERROR:
@@ -387,6 +391,16 @@ class Database:
             connection.remove_notice_handler(note)
         if warnings:
             raise CommitUnconfirmed(warnings[0])
+
+
+READ_ONLY_OPTION = "-c default_transaction_read_only=on"
+"""As libpq's `options`, also in PGOPTIONS: transactions of the session are read-only unless one
+asks for more."""
+
+
+def _only_reading(url: str) -> str:
+    known = conninfo_to_dict(url).get("options")
+    return f"{known} {READ_ONLY_OPTION}" if known else READ_ONLY_OPTION
 
 
 def application_name(purpose: str) -> str:

@@ -29,7 +29,7 @@ from filejobs_dagster.settings.secrets import OtherDatabase, Secret
 from filejobs_dagster.settings.section import JobSettings
 from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
 from filejobs_dagster.settings.trigger import TokenSettings, TriggerSettings
-from filejobs_dagster.settings.values import Duration, format_duration, parse_duration
+from filejobs_dagster.settings.values import Duration, parse_duration
 
 __all__ = [
     "ALLOW_LIVE_VARIABLE",
@@ -59,7 +59,6 @@ __all__ = [
     "TriggerSettings",
     "alert_secrets",
     "database_secrets",
-    "format_duration",
     "known_secrets",
     "last_good",
     "load_settings",

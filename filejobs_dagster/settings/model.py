@@ -50,8 +50,8 @@ from filejobs_dagster.settings.values import (
     Wait,
     between,
     duration_in,
-    format_duration,
 )
+from filejobs_dagster.text import format_duration
 
 DIGEST = "digest"
 """In the context of validation: see `Settings.digest`."""

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from filejobs_dagster.registry import BY_NAME, OWN
 from filejobs_dagster.settings.model import Settings
 from filejobs_dagster.settings.section import JobSettings
-from filejobs_dagster.settings.values import format_duration
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from filejobs_dagster.settings.section import Section

@@ -34,8 +34,8 @@ from filejobs_dagster.settings.values import (
     Wait,
     between,
     duration_in,
-    format_duration,
 )
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

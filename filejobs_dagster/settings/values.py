@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from filejobs_dagster.settings.problems import kind, mistake, shown
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,24 +67,6 @@ def duration_in(said: Any) -> timedelta | None:
         return parse_duration(said) if isinstance(said, str) else None
     except ValueError:
         return None
-
-
-def format_duration(duration: timedelta) -> str:
-    """Write a duration so that `parse_duration` reads the same one: `1h30m`; weeks become days.
-
-    Raises:
-        ValueError: It has a fraction of a second, which no setting has.
-    """
-    if duration.microseconds:
-        raise ValueError(f"{duration!r} has a fraction of a second; durations are whole seconds")
-    rest = abs(duration.days * UNITS["d"] + duration.seconds)
-    text = "-" if duration < timedelta() else ""
-    if rest == 0:
-        return "0s"
-    for unit in ("d", "h", "m", "s"):
-        count, rest = divmod(rest, UNITS[unit])
-        text += f"{count}{unit}" if count else ""
-    return text
 
 
 class _UnreadableError(Exception):
@@ -162,16 +145,6 @@ Duration = Annotated[timedelta, BeforeValidator(_age), _WRITTEN, _SCHEMA]
 
 Wait = Annotated[timedelta, BeforeValidator(_wait), _WRITTEN, _SCHEMA]
 """The same for what only waits, so that no bytes go earlier when it is short."""
-
-
-def in_words(duration: timedelta) -> str:
-    """A duration as the settings write it; one with a fraction, which no setting has, in seconds.
-
-    Those who call the job from Python may pass one.
-    """
-    if duration.microseconds:
-        return f"{duration.total_seconds():g}s"
-    return format_duration(duration)
 
 
 INSTALLATION = re.compile(r"[a-z0-9._-]{1,63}")

@@ -68,7 +68,7 @@ def test_window_trigger_and_what_was_left_are_shown(desk: Desk) -> None:
         }
     )
     said = desk.call("runs").stdout
-    for shown in ("2026-03-01", "backfill: abcdef", "limit", "1m 30s"):
+    for shown in ("2026-03-01", "backfill: abcdef", "limit", "1m30s"):
         assert shown in said
     (run,) = listed(desk)
     assert run["trigger"] == {"kind": "backfill", "name": "abcdef"}

@@ -21,9 +21,10 @@ from filejobs_dagster.metrics.exposition import Reading, text_of
 from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.prove.claims import CLAIMS
 from filejobs_dagster.registry import JOBS
-from filejobs_dagster.settings import format_duration, settings_json_schema
+from filejobs_dagster.settings import settings_json_schema
 from filejobs_dagster.settings.section import Section
 from filejobs_dagster.settings.values import Bounds
+from filejobs_dagster.text import format_duration
 from tests.docs.pages import DOCS, EXAMPLES, WORDS
 from tests.jobs.bucket_states import table_lines
 

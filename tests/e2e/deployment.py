@@ -158,7 +158,7 @@ class Deployment:
             except DagsterUserCodeUnreachableError:  # it does not listen yet
                 return False
 
-        wait_until(serving, "the code server serves", 60)
+        wait_until(serving, "the code server serves", LONG)
         return process
 
     def workspace(self) -> Path:
@@ -188,7 +188,7 @@ class Deployment:
             except urllib.error.URLError:  # it does not listen yet
                 return False
 
-        wait_until(answers, "the webserver answers", 60)
+        wait_until(answers, "the webserver answers", LONG)
         return address
 
     def start_daemon(self) -> subprocess.Popen[bytes]:

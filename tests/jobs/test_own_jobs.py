@@ -425,6 +425,46 @@ def test_a_callable_cannot_change_anything_in_a_dry_run(
     assert drafts.count() == 0
 
 
+HANDLES = """
+    import psycopg
+
+    TAKE = "DELETE FROM draft"
+
+    def by_connection(run):
+        run.connection.execute(TAKE)
+
+    def by_transaction(run):
+        with run.database.transaction(run.connection) as cursor:
+            cursor.execute(TAKE)
+
+    def by_another(run):
+        with run.database.connect("acme") as connection:
+            connection.execute(TAKE)
+
+    def by_itself(run):
+        with psycopg.connect(run.database.url) as connection:
+            connection.execute(TAKE)
+"""
+
+
+def test_whatever_a_dry_callable_is_handed_changes_nothing(
+    drafts: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts.module(monkeypatch, "acme_handles", HANDLES)
+    drafts.drafts("1h")
+    for how in ("by_connection", "by_transaction", "by_another"):
+        drafts.declare("own_handles", python=f"acme_handles:{how}", touches=["rows"])
+        dry = drafts.code.run("own_handles")
+        assert not dry.success
+        assert "read-only transaction" in failure_of(dry)
+    assert drafts.count() == 1
+
+    # CONTROL: what it opens itself nobody stops, as the page says.
+    drafts.declare("own_handles", python="acme_handles:by_itself", touches=["rows"])
+    assert drafts.code.run("own_handles").success
+    assert drafts.count() == 0
+
+
 def test_a_callable_that_fails_fails_its_run_and_alerts(
     drafts: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -648,6 +688,42 @@ def test_a_dry_run_starts_no_command_that_knows_no_dry(world: World, tmp_path: P
     )
     assert world.code.run("own_touch").success
     assert touched.exists()
+
+
+TAKES = """
+import os, psycopg
+with psycopg.connect(os.environ["ACME_URL"], **{}) as connection:
+    connection.execute("DELETE FROM draft")
+"""
+
+
+def test_a_command_that_knows_dry_begins_its_sessions_read_only(
+    drafts: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_URL", drafts.installation.database_url)
+    drafts.drafts("1h")
+
+    def declared(takes: str, **given: str) -> None:
+        drafts.declare(
+            "own_takes", command=[sys.executable, "-c", takes], touches=["rows"], knows_dry=True,
+            environment={"ACME_URL": {"env": "ACME_URL"}, **given},
+        )  # fmt: skip
+
+    for given in ({}, {"PGOPTIONS": "-c statement_timeout=9s"}):
+        declared(TAKES, **given)
+        dry = drafts.code.run("own_takes")
+        assert not dry.success
+        assert "read-only transaction" in failure_of(dry)
+    assert drafts.count() == 1
+
+    # CONTROL: a client that brings its own options is not stopped, as the page says.
+    declared(TAKES.replace("**{}", 'options=" "'))
+    assert drafts.code.run("own_takes").success
+    assert drafts.count() == 0
+    drafts.drafts("1h")
+    declared(TAKES)
+    assert drafts.run("own_takes").success
+    assert drafts.count() == 0
 
 
 def test_a_command_is_given_what_it_is_told_and_none_of_our_secrets(

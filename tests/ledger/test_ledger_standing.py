@@ -188,7 +188,7 @@ CASES = [
         stale_after=DAY,
         stale=True,
         behind=False,
-        reason="last live success 1d 1h ago, threshold 1d",
+        reason="last live success 1d1h ago, threshold 1d",
     ),
     Case("swept long ago, no threshold", "ok", "ok", [ok(2400)]),
     Case(

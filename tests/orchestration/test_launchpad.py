@@ -22,7 +22,7 @@ from filejobs_dagster.orchestration.config import config_of
 from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, read_settings
-from filejobs_dagster.settings.values import format_duration
+from filejobs_dagster.text import format_duration
 from tests.orchestration.conftest import failure_of
 
 if TYPE_CHECKING:

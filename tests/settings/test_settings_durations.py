@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from filejobs_dagster.registry import JOBS
-from filejobs_dagster.settings import Duration, Settings, format_duration, parse_duration
+from filejobs_dagster.settings import Duration, Settings, parse_duration
 from filejobs_dagster.settings.section import Section
 from filejobs_dagster.settings.values import PATTERN
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,9 +164,8 @@ def test_no_text_raises_anything_but_a_value_error(text: str) -> None:
     assert "; write " in said
 
 
-def test_a_fraction_of_a_second_is_not_written() -> None:
-    with pytest.raises(ValueError, match="fraction of a second"):
-        format_duration(timedelta(milliseconds=1500))
+def test_a_fraction_of_a_second_is_shown_and_is_no_setting() -> None:
+    assert format_duration(timedelta(milliseconds=1500)) == "1.5s"
     with pytest.raises(ValidationError, match="fraction of a second"):
         ADAPTER.validate_python(timedelta(milliseconds=1500))
 

@@ -45,8 +45,7 @@ from filejobs_dagster.objects.multipart.backstop import read_backstop, rule_to_a
 from filejobs_dagster.objects.targets import apart
 from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.run_context import JobFailed
-from filejobs_dagster.settings.values import in_words
-from filejobs_dagster.text import display_key
+from filejobs_dagster.text import display_key, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -397,7 +396,7 @@ class Sweep:
     def _outcome(self) -> Outcome:
         books, totals = self._books, self._books.totals
         if books.stopped == MAX_RUNTIME:
-            books.require_begun(in_words(self._request.max_runtime), "one multipart upload")
+            books.require_begun(format_duration(self._request.max_runtime), "one multipart upload")
         active, explained = totals.oldest_left, self._explained()
         self._context.log.info("%s", explained)
         return books.outcome(

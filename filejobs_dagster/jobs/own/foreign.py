@@ -16,13 +16,14 @@ import subprocess
 import tempfile
 import time
 import zlib
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.ledger.outcome import Outcome, sanitized_detail
+from filejobs_dagster.postgres.connect import READ_ONLY_OPTION
 from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.known import known_secrets
 from filejobs_dagster.settings.secrets import Secret
@@ -84,8 +85,8 @@ class OwnRun:
         limit: The most items to act on.
         ends_at: By `time.monotonic()`: begin nothing further after it.
         window: What to cover: everything that is due, or from `begins` to before `ends`.
-        database: Where the project's tables are.
-        connection: Open, outside a transaction; use `transaction()`.
+        database: Where the project's tables are. Sessions of a dry run are read-only.
+        connection: Open, outside a transaction; use `transaction()`. In a dry run read-only.
         log: Lines of the run's page.
     """
 
@@ -102,6 +103,7 @@ class OwnRun:
     _said: dict[str, Any] = field(default_factory=dict)
     _scanned: int | None = None
     _acted: int | None = None
+    _reading: Connection | None = None
 
     @property
     def live(self) -> bool:
@@ -115,8 +117,21 @@ class OwnRun:
 
     @property
     def connection(self) -> Connection:
-        """The run's own connection, made anew where it broke."""
-        return self._context.connected()
+        """The run's own connection, made anew where it broke; in a dry run one that only reads.
+
+        Raises:
+            DatabaseUnavailable: The database is away, or a pooler lets no session be read-only.
+        """
+        if self.live:
+            return self._context.connected()
+        if self._reading is None or self._reading.closed:
+            self._reading = self.database.connect(f"{self.job} {self.run_id}")
+        return self._reading
+
+    def close(self) -> None:
+        """Close what a dry run has opened."""
+        if self._reading is not None:
+            self._reading.close()
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -125,7 +140,9 @@ class OwnRun:
         Raises:
             GivenUp: The run was given up for dead: everything is rolled back.
         """
-        connection = self.connection
+        # The run's own, also when it is dry: a pooler that refuses options of a session is no
+        # reason to refuse it a transaction.
+        connection = self._context.connected()
         with self.database.transaction(connection, read_only=not self.live) as cursor:
             yield cursor
             if self.live:
@@ -157,7 +174,7 @@ class OwnRun:
             # A dry run acts on nothing, whatever it would have.
             self._acted = acted if self.live else 0
         self._said.update(sanitized_detail(more, known_secrets(self._has.settings)))
-        with self.database.transaction(self.connection) as cursor:
+        with self._context.database.transaction(self._context.connected()) as cursor:
             self._context.progress.advance(
                 cursor,
                 scanned=self._scanned,
@@ -208,7 +225,7 @@ def _run_of(context: RunContext, request: Any, has: Resources) -> OwnRun:
         limit=request.limit,
         ends_at=time.monotonic() + request.max_runtime.total_seconds(),
         window=context.window,
-        database=context.database,
+        database=context.database if context.live else replace(context.database, reads_only=True),
         log=context.log,
         _context=context,
         _has=has,
@@ -251,7 +268,8 @@ def call(context: RunContext, request: OwnPythonSettings, has: Resources) -> Out
     run = _run_of(context, request, has)
     if context.live:
         run.prove_alive()
-    said = work(run)
+    with closing(run):
+        said = work(run)
     if said is None:
         return run.outcome()
     if not isinstance(said, Outcome):
@@ -299,6 +317,9 @@ def start(context: RunContext, request: OwnCommandSettings, has: Resources) -> O
     }
     with tempfile.TemporaryDirectory(prefix="filejobs-own-") as folder:
         reports = Reports(run, Path(folder), secrets)
+        if not run.live:
+            # Whatever of it asks PostgreSQL by libpq begins its sessions so.
+            given["PGOPTIONS"] = f"{given.get('PGOPTIONS', '')} {READ_ONLY_OPTION}".lstrip()
         variables = {**_inherited(), **given, **_told(run, request.max_runtime), **reports.pipes()}
         code, last = run_command(
             request.command, variables, Path(folder),

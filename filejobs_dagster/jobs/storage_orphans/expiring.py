@@ -31,7 +31,7 @@ from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below
 from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.storage import QuarantineSettings
-from filejobs_dagster.settings.values import in_words
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -328,4 +328,4 @@ def in_short(keeps: QuarantineSettings, deletion_mode: DeletionMode | None = Non
         if deletion_mode is not None and not deletion_mode.copies
         else "in quarantine"
     )
-    return f"{how} for {in_words(keeps.keep)}"
+    return f"{how} for {format_duration(keeps.keep)}"

@@ -34,8 +34,8 @@ from filejobs_dagster.references.bulk import BulkReferences
 from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.references.transforms import RewriteMistaken
 from filejobs_dagster.run_context import JobFailed
-from filejobs_dagster.settings.values import in_words
 from filejobs_dagster.streams import NotEnoughRoom, OutOfOrder, SpoolDamaged
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,8 +186,8 @@ def make_pass(
         )
     except (ListingStopped, _Over) as error:
         raise TimeOver(
-            f"The run's time ({in_words(request.max_runtime)}) was over before every object was "
-            "listed and compared, so nothing was concluded and nothing deleted. Give it more "
+            f"The run's time ({format_duration(request.max_runtime)}) was over before every object "
+            "was listed and compared, so nothing was concluded and nothing deleted. Give it more "
             "max_runtime or parts."
         ) from error
     except INCOMPLETE as error:

@@ -47,8 +47,7 @@ from filejobs_dagster.jobs.storage_orphans.review import (
 from filejobs_dagster.jobs.storage_orphans.tables import shown
 from filejobs_dagster.ledger.outcome import REFUSALS
 from filejobs_dagster.references.elsewhere.search import unsearched_in_words
-from filejobs_dagster.settings.values import format_duration, in_words
-from filejobs_dagster.text import display_key
+from filejobs_dagster.text import display_key, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -240,7 +239,8 @@ class SweepOutcome:
             first_due = minute_in_words(waiting.since + self._request.confirm_after)
             parts.append(
                 f"{counted(waiting.count)} must wait until an earlier run has seen them for "
-                f"{in_words(self._request.confirm_after)}: the first of them is due {first_due}"
+                f"{format_duration(self._request.confirm_after)}: the first of them is due "
+                f"{first_due}"
             )
         if late := self._books.facts.get("late_landing"):
             parts.append(f"{counted(late)} came after their row was collected")

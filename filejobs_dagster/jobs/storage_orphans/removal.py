@@ -34,7 +34,7 @@ from filejobs_dagster.postgres.connect import database_now, trying_again
 from filejobs_dagster.postgres.fence import Fence
 from filejobs_dagster.postgres.locks import LeaseLost
 from filejobs_dagster.run_context import JobFailed
-from filejobs_dagster.settings.values import in_words
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -190,7 +190,7 @@ class Drain:
             "Batch %d is left for the next run: after %s, transactions from before its intent are "
             "still at work (%s). They could still refer to its objects.",
             self._books.batch,
-            in_words(self._request.wait_for_transactions),
+            format_duration(self._request.wait_for_transactions),
             who,
         )
         self._release(intended, why=OLDER_TRANSACTIONS)

@@ -17,8 +17,8 @@ from filejobs_dagster.jobs.storage_orphans.marks import etag_text
 from filejobs_dagster.jobs.storage_orphans.settings import OLDEST_LIST
 from filejobs_dagster.objects.identity import Seen, compare, milliseconds, strong
 from filejobs_dagster.run_context import JobFailed
-from filejobs_dagster.settings.values import format_duration
 from filejobs_dagster.streams import Cursor, Sorter
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -47,7 +47,7 @@ from filejobs_dagster.jobs.table_retention.target import (
     said,
 )
 from filejobs_dagster.postgres.connect import trying_again
-from filejobs_dagster.settings import format_duration
+from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
