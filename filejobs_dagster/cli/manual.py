@@ -98,7 +98,7 @@ def _page(command: Any, path: str, context: Any, below: Sequence[str]) -> str:
                 f"\\fB{_said(record[0])}\\fR",
                 _line(_plain(" ".join(record[1].split()))),
             ]
-    more = [f"{name}-{each}" for each in below] or [name.rpartition("-")[0] or name]
+    more = [f"{name}-{each}" for each in below] or [path.rpartition(" ")[0].replace(" ", "-")]
     lines += [".SH SEE ALSO", ", ".join(f"\\fB{_said(each)}\\fR(1)" for each in more)]
     return "\n".join(lines) + "\n"
 

@@ -24,7 +24,7 @@ COMMANDS = (
     "rehearse", "apply", "verify", "audit", "run", "open", "status", "runs", "retention",
     "hold", "release", "restore", "backup", "mute", "unmute", "backfill", "drain",
     "uploads", "alert", "metrics", "record", "mirror", "serve-trigger", "live", "ready",
-    "settings",
+    "settings", "man",
 )  # fmt: skip
 
 IMPORTED = """
@@ -264,7 +264,7 @@ def test_the_version_has_a_short_option() -> None:
 
 TEXT = {
     # What they print is for people or for another program's own format.
-    "demo", "dev", "init", "migrate", "bucket adopt", "apply", "audit keygen", "audit restore",
+    "demo", "dev", "init", "man", "migrate", "bucket adopt", "apply", "audit keygen", "audit restore",
     "audit prove", "audit hold set", "audit hold release", "open", "hold", "release", "mute",
     "unmute", "record", "drain", "backfill",
     "uploads retry", "alert", "metrics", "serve-trigger", "live", "ready",

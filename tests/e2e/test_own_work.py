@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.alerts.receiver import Receiver
     from tests.installation import Installation
 
-pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(1800)]
 
 SLOW = """
 import os, time

@@ -567,6 +567,45 @@ def test_a_row_that_a_foreign_key_keeps_gives_one_word_whatever_else_is_due(scen
     assert scene.standing(scene.run()).word == "ok"
 
 
+@contextmanager
+def trigger(scene: Scene, row: Any, does: str) -> Iterator[None]:
+    """A trigger that keeps a row for ever."""
+    scene.installation.execute(
+        f"CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does} END $$;"
+        f"CREATE TRIGGER keeps BEFORE DELETE OR UPDATE ON {scene.table} FOR EACH ROW"
+        f" WHEN (OLD.id::text = '{row}') EXECUTE FUNCTION keeps()"
+    )
+    yield
+    scene.installation.execute("DROP FUNCTION keeps CASCADE")
+
+
+@each(WITH_KEYS)
+def test_a_row_that_a_trigger_refuses_for_ever_is_news_once_and_then_one_word(
+    scene: Scene,
+) -> None:
+    words = set()
+    with trigger(scene, scene.due("left"), "RAISE 'it stays';"):
+        assert not scene.run().ok, "nothing worked, and that is new"
+        for goes in (0, 1, 0):
+            # As if its pause were over, so that it is refused each time.
+            scene.installation.execute("UPDATE setback SET not_before = now()")
+            if goes:
+                scene.due("goes")
+            outcome = scene.run()
+            assert outcome.ok, outcome.error
+            assert (outcome.acted, outcome.detail["untouched"]) == (goes, 1)
+            standing = scene.standing(outcome)
+            words.add((standing.word, standing.severity))
+    assert len(words) == 1, words
+
+
+@each((Retention,))
+def test_a_row_that_a_trigger_leaves_alone_is_news_once_and_then_one_word(scene: Scene) -> None:
+    with trigger(scene, scene.due("left"), "RETURN NULL;"):
+        assert "a trigger left them alone" in str(scene.run().error)
+        steady(scene, nullcontext(), "left by a trigger")
+
+
 @each((Reservations, DeletedFiles))
 def test_a_protected_row_gives_one_word_whatever_else_is_due(scene: Scene) -> None:
     scene.due("brand/logo")

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from filejobs_dagster.collector import Collector, Examination
 from filejobs_dagster.jobs.own.settings import KINDS, kind_of, touches_of
+from filejobs_dagster.jobs.setbacks import NEEDS
 from filejobs_dagster.registry import OWN
 from filejobs_dagster.settings.section import part
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.run_context import RunContext
-
-_NEEDS = tuple(("setback", privilege) for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE"))
 
 _DOES = {
     "rule": "Takes the due rows of {}.",
@@ -67,7 +66,7 @@ def _declared(name: str, kind: str, entry: Mapping[str, Any]) -> Collector[Any, 
         settings=settings,
         request=request,
         run=partial(_run, kind),
-        privileges=_NEEDS if kind == "rule" else (),
+        privileges=NEEDS if kind == "rule" else (),
         partitioned=kind == "rule" or entry.get("by_day") is True,
         watched=kind in ("reports", "dagster_job"),
         examine=_EXAMINED.get(kind),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
-from filejobs_dagster.book.totals import Meaning
+from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning
 from filejobs_dagster.jobs.collecting.detail import HELD, NO_USABLE_TIME
 from filejobs_dagster.jobs.table_retention.detail import (
     DELETED,
@@ -188,10 +188,14 @@ class Retention:
         )
 
     def _nothing_worked(self) -> str | None:
-        """A run in which every item failed has failed; rows that others name or hold are none."""
+        """A run in which every item failed has failed.
+
+        Rows that others name or hold are none, and what failed before is no news: the same rows
+        would make a run fail or not by what else happens to be due.
+        """
         totals = self._record.totals()
-        in_use = sum(work.tally.more[IN_USE] for work in self._works)
-        if totals.acted or not totals.classes[REFUSED] - in_use + totals.classes[NOT_WON]:
+        known = sum(work.tally.more[IN_USE] + work.tally.more[FAILED_AGAIN] for work in self._works)
+        if totals.acted or totals.classes[REFUSED] + totals.classes[NOT_WON] <= known:
             return None
         reasons = [work.why_refused for work in self._works if work.why_refused is not None]
         why = reasons[0] if reasons else "a trigger left them alone"

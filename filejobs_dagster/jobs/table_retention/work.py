@@ -15,13 +15,14 @@ import psycopg
 
 from filejobs_dagster.audit.append import append
 from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken, counted_by_passes
-from filejobs_dagster.book.totals import Meaning, Totals
+from filejobs_dagster.book.totals import FAILED_AGAIN, Meaning, Totals
 from filejobs_dagster.jobs.collecting.detail import (
     HELD,
     KEPT_BY_ROWS,
     NO_USABLE_TIME,
     unusable_rows,
 )
+from filejobs_dagster.jobs.setbacks import Setbacks, as_item
 from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.detail import (
     CHILDREN,
@@ -342,6 +343,8 @@ class Work:
         self._locked: list[Row] = []
         self._may_be_refused: list[Row] = []
         self._kept_partitions: set[int] = set()
+        self._setbacks: Setbacks | None = None
+        self._met: dict[bytes, bool] = {}
 
     def begin(self, plan: Plan) -> None:
         """Make ready for the first step: None stands for the partitions."""
@@ -367,6 +370,7 @@ class Work:
             LeaseLost: Its locks are gone.
         """
         context.prove_alive()
+        self._setbacks = self._setbacks or Setbacks(context, self.rule.name)
         stage = self._stages[0]
         try:
             if stage is None:
@@ -392,6 +396,9 @@ class Work:
                 raise
             self._refused(context, records, error)
             return
+        left = taken.classes[NOT_WON] - self.tally.classes[NOT_WON]
+        if left and self._failed_before(NOT_WON, "a trigger left rows alone"):
+            taken.more[FAILED_AGAIN] += left
         self.tally = taken
         self._refused_in_a_row = 0
         if self._locked:
@@ -400,6 +407,16 @@ class Work:
             self._stages.pop(0)
             self._after = None
         self._size = min(self.rule.batch_size, self._size * 2)
+
+    def _failed_before(self, item: object, why: str) -> bool:
+        """Whether an earlier run could not take it either; it is no news then, and written down."""
+        if self._setbacks is None:  # pragma: no cover - step() comes first
+            return False
+        named = as_item(item)
+        if named not in self._met:
+            self._met[named] = named in self._setbacks.known([named])
+            self._setbacks.settle({named: why}, ())
+        return self._met[named]
 
     # Rows -------------------------------------------------------------------------------------
 
@@ -490,7 +507,10 @@ class Work:
             tally = self.tally.copy()
             tally.scanned += 1
             tally.count(REFUSED, Meaning.PASSED_OVER)
-            tally.more[IN_USE] += isinstance(error, KEPT_BY_ROWS)
+            if isinstance(error, KEPT_BY_ROWS):
+                tally.more[IN_USE] += 1
+            elif self._failed_before(refused[0].key, said(error)):
+                tally.more[FAILED_AGAIN] += 1
             with context.database.transaction(context.connection) as cursor:
                 records.write(cursor, self, tally)
             self.tally = tally
