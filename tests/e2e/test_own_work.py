@@ -90,7 +90,7 @@ def pids_in(path: Path) -> list[int]:
     found: list[int] = wait_until(
         lambda: path.exists() and [int(pid) for pid in path.read_text().split()],
         "it is at work",
-        90,
+        LONG,
     )
     return found
 
