@@ -398,8 +398,7 @@ def test_a_killed_run_of_another_code_location_is_failed_or_stuck_and_told(
     billing.slow.unlink()
     billing.launch()
     billing.worker()
-    told(receiver, "over")
-    assert standing(deployment, "own_billing")["standing"] == "ok"
+    wait_until(lambda: standing(deployment, "own_billing")["standing"] == "ok", "it is well", LONG)
 
     # With its whole machine: Dagster calls it started for ever, and its start has no end.
     billing.slow.touch()
