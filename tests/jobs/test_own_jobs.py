@@ -697,16 +697,13 @@ with psycopg.connect(os.environ["ACME_URL"], **{}) as connection:
 """
 
 
-def test_a_command_that_knows_dry_begins_its_sessions_read_only(
-    drafts: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ACME_URL", drafts.installation.database_url)
+def test_a_command_that_knows_dry_begins_its_sessions_read_only(drafts: World) -> None:
     drafts.drafts("1h")
 
     def declared(takes: str, **given: str) -> None:
         drafts.declare(
             "own_takes", command=[sys.executable, "-c", takes], touches=["rows"], knows_dry=True,
-            environment={"ACME_URL": {"env": "ACME_URL"}, **given},
+            environment={"ACME_URL": drafts.installation.database_url, **given},
         )  # fmt: skip
 
     for given in ({}, {"PGOPTIONS": "-c statement_timeout=9s"}):
