@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +190,7 @@ def test_what_sources_and_rules_name_is_granted_and_what_lies_below_a_view_is_no
     world.only("table_retention", "storage_orphans")
     printed = call("grants", "--role", "collector").stdout
     for told in (
+        'GRANT SELECT, INSERT, UPDATE ON "public"."watched_database" TO "collector";',
         'GRANT USAGE ON SCHEMA "shop" TO "collector";',
         'GRANT SELECT ON "shop"."account" TO "collector";',
         'GRANT SELECT ON "shop"."shown" TO "collector";',
@@ -221,6 +223,29 @@ def test_a_role_that_may_not_even_use_the_schema_still_learns_what_it_lacks(worl
         collector.execute("SELECT avatar_key FROM shop.account")
     lacks = call("grants", "--missing", "--role", ROLE)
     assert lacks.stdout == f'GRANT USAGE ON SCHEMA "shop" TO "{ROLE}";\n'
+
+
+def test_what_the_doctor_prints_for_a_half_granted_role_can_be_pasted_and_mends_it(
+    world: World,
+) -> None:
+    world.only(*JOBS)
+    rights = granted("jobs", world)
+    world.sql(*map(without, rights[1::2]))
+    found = call("doctor")
+    assert found.exit_code == 1
+    [pasted] = re.findall(
+        r"-> as the owner of the tables: (GRANT .*;)$", found.output, re.MULTILINE
+    )
+    world.sql(pasted)
+    mended = call("doctor").output
+    assert "GRANT" not in mended
+    assert f"privileges: the role {ROLE} may do what the jobs do" in mended
+    # CONTROL: what was printed is no more than what had been taken.
+    world.sql(*map(without, rights[1::2]))
+    lacks = call("grants", "--role", ROLE, "--missing").stdout
+    assert pasted.replace("; ", ";\n").splitlines() == [
+        line for line in lacks.splitlines() if not line.startswith("--")
+    ]
 
 
 # Objects of a test are younger than the lowest `min_age`, so none becomes a candidate here; that
@@ -291,3 +316,100 @@ def test_each_job_runs_live_with_its_own_rights_and_fails_without_one_of_them(
                 f"lacks {right.privilege} on {right.schema}.{right.name}" in ran.stderr
             )
             world.sql(giving(right))
+
+
+OF_THE_APPLICATION: tuple[tuple[str, ...], ...] = (
+    ("INSERT INTO public.file (storage_key) VALUES ('files/' || gen_random_uuid()) RETURNING id",
+     "SELECT public.complete_upload(%(file)s), public.delete_file(%(file)s)"),
+    ("SELECT id AS upload FROM public.begin_upload('files/')",
+     "SELECT public.mark_stored(%(upload)s)",
+     "SELECT public.publish_upload(%(upload)s, 'a page') AS attachment",
+     "DELETE FROM public.attachment WHERE id = %(attachment)s"),
+    ("SELECT public.audit_record('app', ARRAY['{\"kind\": \"file.shared\"}'])",),
+)  # fmt: skip
+"""What an application does in a transaction each: reserve, upload, tell."""
+
+
+def as_application() -> str:
+    """Do all of it; the errors of the database."""
+    url, said = os.environ["FILEJOBS_DATABASE_URL"], []
+    for statements_of_one in OF_THE_APPLICATION:
+        known: dict[str, Any] = {}
+        try:
+            with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as application:
+                for statement in statements_of_one:
+                    done = application.execute(statement.encode(), known)
+                    if done.description is not None:
+                        known |= done.fetchall()[0]
+                    known.setdefault("file", known.get("id"))
+        except psycopg.errors.InsufficientPrivilege as error:
+            said.append(str(error))
+    return "".join(said)
+
+
+def test_an_application_works_with_what_is_printed_and_each_right_less_is_named(
+    world: World,
+) -> None:
+    world.only(*JOBS)
+    rights = granted("application", world)
+    assert as_application() == ""
+    for right in rights:
+        world.sql(without(right))
+        kind, name = right.kind.lower(), right.name.partition("(")[0]
+        assert f"permission denied for {kind} {name}" in as_application(), right
+        world.sql(giving(right))
+    assert as_application() == ""
+
+
+TRIED = {
+    "SELECT": "SELECT FROM {table} LIMIT 0",
+    "INSERT": "INSERT INTO {table} ({column}) SELECT {column} FROM {table} WHERE false",
+    "UPDATE": "UPDATE {table} SET {column} = {column} WHERE false",
+    "DELETE": "DELETE FROM {table} WHERE false",
+}
+MAY_NOT = {
+    "status": {("job_run", "INSERT"), ("job_progress", "UPDATE"), ("hold", "INSERT"),
+               ("file", "SELECT"), ("upload", "SELECT"), ("audit_event", "SELECT")},
+    "mirror": {("file", "SELECT"), ("file", "DELETE"), ("upload", "UPDATE"), ("hold", "INSERT"),
+               ("job_progress", "DELETE"), ("orphan_candidate", "DELETE"),
+               ("audit_event", "DELETE")},
+    "application": {("job_run", "SELECT"), ("file", "DELETE"), ("upload", "DELETE"),
+                    ("hold", "UPDATE"), ("bucket_adoption", "UPDATE"), ("audit_event", "INSERT")},
+    "jobs": {("file", "INSERT"), ("upload", "INSERT"), ("upload", "DELETE"),
+             ("attachment", "DELETE"), ("filejobs_migration", "INSERT"), ("audit_event", "INSERT"),
+             ("audit_event", "UPDATE"), ("audit_chain", "UPDATE"), ("audit_hold", "INSERT"),
+             ("audit_restore", "INSERT")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", MAY_NOT)
+def test_a_role_can_do_what_is_printed_for_it_and_nothing_else(world: World, who: str) -> None:
+    """Every statement on every table of the project, tried."""
+    world.only(*JOBS)
+    rights = granted(who, world)
+    printed = {(one.name, one.privilege) for one in rights if one.kind == "TABLE"}
+    columns = dict(
+        world.execute(
+            "SELECT DISTINCT ON (relname) relname::text, attname::text"
+            " FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0"
+            " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+            " ORDER BY relname, attgenerated <> '' OR attidentity <> '', attnum"
+        )
+    )
+    done = set()
+    with psycopg.connect(os.environ["FILEJOBS_DATABASE_URL"], autocommit=True) as role:
+        for table, column in columns.items():
+            for verb, statement in TRIED.items():
+                text = statement.format(table=f'public."{table}"', column=f'"{column}"')
+                try:
+                    role.execute(text.encode())
+                except psycopg.errors.InsufficientPrivilege:
+                    continue
+                done.add((table, verb))
+    # A rule makes nothing of both before anybody's rights are asked.
+    done -= {("job_run", "UPDATE"), ("job_run", "DELETE")}
+    # INSERT reads here what it writes.
+    readable = {one for one in printed if one[1] != "INSERT" or (one[0], "SELECT") in printed}
+    assert done == readable
+    assert not done & MAY_NOT[who]
+    assert {table for table, _ in MAY_NOT[who]} <= set(columns)
