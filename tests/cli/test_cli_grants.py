@@ -328,9 +328,9 @@ def test_every_job_works_with_exactly_what_is_printed_and_nothing_printed_can_be
             spoken[str(text)] = (query, values)
         return done
 
-    assert call("bucket", "adopt").exit_code == 0
     with monkeypatch.context() as patch:
         patch.setattr(psycopg.Cursor, "execute", overheard)
+        assert call("bucket", "adopt").exit_code == 0
         everything.fill()
         for command in (command for way in WAYS for command in way):
             report = max(map(str, everything.folder.glob("storage_orphans-*.csv")), default="")
