@@ -146,6 +146,12 @@ class Installation:
             cursor = connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
+    def sql(self, *texts: str) -> None:
+        """Whole texts of SQL, each with as many statements as it likes."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            for text in texts:
+                connection.execute(text.encode())
+
     def value(self, statement: str, values: Any = None) -> Any:
         return self.execute(statement, values)[0][0]
 

@@ -442,13 +442,15 @@ def _tell(
             raise
     if error is not None:
         print_error(sanitize(error, known=invocation.secrets))
-        if "InsufficientPrivilege" in error:
-            _tell_cure(settings, database)
     if not found:
         print_error(f"Run {run_id} has no record yet; `filejobs mirror` writes it.")
-    elif as_json:
+    lacks = error is not None and "InsufficientPrivilege" in error
+    if lacks or not found:
+        with suppress(psycopg.Error, DatabaseUnavailable):
+            _tell_cure(settings, database, surely=lacks)
+    if found and as_json:
         print_json(run_document(found[0], invocation.secrets))
-    else:
+    elif found:
         print_runs(found, invocation.secrets, full=False)
     refused = live and bool(found) and found[0].mode == "dry"
     if refused:
@@ -458,7 +460,7 @@ def _tell(
         raise typer.Exit(terminal.FAILED)
 
 
-def _tell_cure(settings: Settings, database: Database) -> None:
+def _tell_cure(settings: Settings, database: Database, *, surely: bool) -> None:
     """Print the statements that are missing, where the rights on the project's tables are it."""
     from filejobs_dagster.doctor.rights import cure  # noqa: PLC0415 (only then)
 
@@ -467,7 +469,9 @@ def _tell_cure(settings: Settings, database: Database) -> None:
         database.transaction(connection, read_only=True) as cursor,
     ):
         said = cure(cursor, settings)
-    print_error(said or "`filejobs doctor` prints the rights that it lacks on tables of your own.")
+    if said is not None or surely:
+        yours = "`filejobs doctor` prints the rights that it lacks on tables of your own."
+        print_error(said or yours)
 
 
 # `filejobs open`: where a run is to be seen in the web UI.

@@ -27,7 +27,8 @@ def policy(settings: Settings, entry: str, principal: str | None, *, dry: bool) 
     """
     bucket = settings.buckets[entry]
     if bucket.owns_nothing:
-        statements = list(_pins(bucket.bucket, () if dry else settings.jobs))
+        aws = bucket.endpoint_url is None
+        statements = list(_pins(bucket.bucket, () if dry else settings.jobs, aws=aws))
     else:
         statements = list(_collecting(settings, entry, dry=dry))
     if principal is not None:
@@ -106,7 +107,7 @@ def _if(wanted: object, *actions: str) -> tuple[str, ...]:
     return actions if wanted else ()
 
 
-def _pins(name: str, jobs: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _pins(name: str, jobs: Iterable[str], *, aws: bool) -> Iterator[dict[str, Any]]:
     """A bucket that only keeps pins or archives: nothing in it is ever replaced or removed."""
     whole = f"arn:aws:s3:::{name}"
     yield _allow(
@@ -116,7 +117,8 @@ def _pins(name: str, jobs: Iterable[str]) -> Iterator[dict[str, Any]]:
     puts = ["PutObject", "PutObjectRetention"] if writes else []
     reads = ["GetObject", "GetObjectVersion", "GetObjectRetention"]
     yield _allow("Pins", [*puts, *reads], f"{whole}/*")
-    if writes:
+    if writes and aws:
+        # Ceph knows no such condition, and would refuse every pin; its versions keep the old one.
         only_new = {"Null": {"s3:if-none-match": "true"}}
         where = {"Resource": [f"{whole}/*"], "Condition": only_new}
         yield _statement("OnlyWhereNothingStands", "Deny", ["PutObject"], where)

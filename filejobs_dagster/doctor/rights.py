@@ -15,7 +15,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from filejobs_dagster.collector import BYTES
+from filejobs_dagster.door.databases import operators
+from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.settings import Settings
     from filejobs_dagster.settings.section import Asked
 
@@ -75,11 +76,13 @@ _DELETES_BYTES: _Needed = (
     ("upload", ("SELECT",)),
     ("attachment", ("SELECT",)),
     ("orphan_pass", ("SELECT", "DELETE")),
-    ("watched_database", _GROWS),
     ("bucket_doubt", _ALL),
     ("never_arrived", _ALL),
     ("setback", _ALL),
 )
+
+# Where bytes hang on databases of the operator's beside ours.
+_ELSEWHERE: _Needed = (("watched_database", _GROWS),)
 
 _TRIGGER: _Needed = (("http_start", ("SELECT", "INSERT", "DELETE")),)
 
@@ -174,10 +177,11 @@ def own_rights(settings: Settings, who: Who = "jobs") -> tuple[Right, ...]:
     elif who == "jobs":
         needed += _EVERY_JOB
         jobs = [BY_NAME[name] for name in settings.jobs]
-        if any(job.touches & BYTES for job in jobs):
+        emptied = {settings.bucket_of(job.name)[0] for job in jobs if job.deletes_bytes}
+        if emptied:
             needed += _DELETES_BYTES
-        if any("rows elsewhere" in job.touches for job in jobs):
-            needed.append(("watched_database", _GROWS))
+        if operators(settings, emptied, Database.of(settings.database)):
+            needed += _ELSEWHERE
         needed += [
             (table, (privilege,))
             for job in jobs

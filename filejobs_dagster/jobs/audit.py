@@ -32,7 +32,8 @@ LongestChain = Annotated[
     MaxRuntime,
     Run(
         "No further chain is begun after this time, and the run fails, with a unit: 30m, 2h; at "
-        "most {most}."
+        "most {most}.",
+        safer="less",
     ),
 ]
 
@@ -76,7 +77,8 @@ class AuditTrimSettings(JobSettings):
         StrictInt,
         Run(
             "Most events to remove in this run, over all chains, {least} to {most}. What is left "
-            "is reported as truncated."
+            "is reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=1_000_000,
@@ -88,7 +90,10 @@ class AuditTrimSettings(JobSettings):
     )
     batch_size: Annotated[
         StrictInt,
-        Run("Events in one transaction, each with a receipt of its own, {least} to {most}."),
+        Run(
+            "Events in one transaction, each with a receipt of its own, {least} to {most}.",
+            safer="less",
+        ),
     ] = Field(
         default=10_000,
         ge=1,
@@ -132,7 +137,8 @@ class AuditVerifySettings(JobSettings):
         Check,
         Run(
             "full: every event. incremental: those behind the newest pin. rolling: those, and the "
-            "part of the others that was not read for longest."
+            "part of the others that was not read for longest.",
+            safer="either",
         ),
     ] = Field(
         default="full",
@@ -174,6 +180,7 @@ class AuditVerifyRun(OneRun, AuditVerifySettings):
         Run(
             "In how many parts a rolling check takes what is sealed, {least} to {most}.",
             otherwise=lambda settings: settings.audit.rolling,
+            safer="either",
         ),
     ] = 7
 

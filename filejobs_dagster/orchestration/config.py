@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
 from filejobs_dagster.collector import Collector
-from filejobs_dagster.settings import JobSettings, Settings, parse_duration
+from filejobs_dagster.settings import Settings, parse_duration
 from filejobs_dagster.settings.section import Run
 from filejobs_dagster.settings.values import Bounds, format_duration_in_hours
 from filejobs_dagster.text import format_duration
@@ -83,11 +83,23 @@ class Choice:
         """The value of the request for what a run config says."""
         if isinstance(said, dg.Config) and self.about.annotation is not None:
             return self.about.annotation(
-                **{each.field: each.taken(getattr(said, each.name)) for each in self._inside()}
+                **{each.field: each.taken(getattr(said, each.name)) for each in self.inside()}
             )
         if self.about.annotation is timedelta:
             return parse_duration(said)
         return tuple(said) if isinstance(said, list) else said
+
+    def goes_beyond(self, value: Any, configured: Any) -> bool:
+        """True when a value of the request leaves less alone than the settings' value does."""
+        if self.run.safer == "either" or configured is None:
+            return False
+        return bool(value > configured if self.run.safer == "less" else value < configured)
+
+    def configured(self, settings: Settings, job: str) -> Any:
+        """What the settings say of it; None for what only a run can be told."""
+        if self.run.otherwise is not None:
+            return self.run.otherwise(settings)
+        return getattr(settings.jobs[job], self.field, None)
 
     def mistakes(self, said: Any) -> Iterator[str]:
         """What is out of bounds, in a sentence."""
@@ -102,7 +114,8 @@ class Choice:
             if said not in known:
                 yield f"{self.name} is {said!r}; it can be {', '.join(known)}."
 
-    def _inside(self) -> list["Choice"]:
+    def inside(self) -> list["Choice"]:
+        """The fields of a section; none for anything else."""
         kind = self.about.annotation
         return choices(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
 
@@ -153,7 +166,9 @@ class CollectorConfig(dg.Config):
         for choice in self.asks_for:
             given: Any = getattr(self, choice.name)
             configured: Any = type(self).model_fields[choice.name].default
-            if choice.run.patient and parse_duration(given) > parse_duration(configured):
+            if choice.run.safer != "more" or choice.about.annotation is not timedelta:
+                continue
+            if parse_duration(given) > parse_duration(configured):
                 return f"with {choice.name} {given} instead of {configured}"
         return None
 
@@ -164,13 +179,38 @@ class CollectorConfig(dg.Config):
             return None
         return int(given)
 
-    def request(self, collector: Collector[Any, Any], configured: JobSettings) -> Any:
+    def beyond(self, settings: Settings, job: str) -> list[str]:
+        """What this config asks for that a live run may not, a sentence each.
+
+        A default is not asked for: it may be older than the file, and gives way in `request`.
+        """
+        found = []
+        for choice in self.asks_for:
+            given: Any = getattr(self, choice.name)
+            configured = choice.configured(settings, job)
+            asked = given != type(self).model_fields[choice.name].default
+            if asked and choice.goes_beyond(choice.taken(given), configured):
+                _, written = choice.offered()
+                found.append(
+                    f"{choice.name} is {given}; filejobs.yaml says {written(configured)}, and a "
+                    f"live run can only ask for {choice.run.safer}. A dry run shows what would go."
+                )
+        return found
+
+    def request(self, collector: Collector[Any, Any], settings: Settings, *, live: bool) -> Any:
         """The request of a run: the job's settings, with this config applied.
 
-        The values are not looked at again: `mistakes` did, and the settings were.
+        The values are not looked at again: `mistakes` did, and the settings were. A live run goes
+        no further than the settings say at this moment, whatever they said when its config was
+        made.
         """
-        said = {choice.field: choice.taken(getattr(self, choice.name)) for choice in self.asks_for}
-        return collector.request.model_construct(**{**dict(configured), **said})
+        said = {}
+        for choice in self.asks_for:
+            value = choice.taken(getattr(self, choice.name))
+            configured = choice.configured(settings, collector.name)
+            beyond = live and choice.goes_beyond(value, configured)
+            said[choice.field] = configured if beyond else value
+        return collector.request.model_construct(**{**dict(settings.jobs[collector.name]), **said})
 
 
 def config_of(

@@ -148,21 +148,27 @@ def execute(
         dagster.Failure: The job failed, was refused, or could not be recorded.
     """
     secrets, job = known_secrets(settings), collector.name
-    _refuse_mistakes(config, job)
+    _refuse(config.mistakes(), job)
     client = bucket_client(context, settings, collector)
     door = Door(collector, settings, client)
     refuse_retry_of_cancelled(context)
-    request = config.request(collector, settings.jobs[job])
     history = DagsterHistory(context.instance, settings.installation, secrets)
     has = Resources(settings, client, history)
 
-    def body(run: RunContext) -> Outcome:
-        return collector.run(run, request, has)
-
     try:
         run_spec = _ticket(context, settings, config, collector)
+        live = run_spec.identity.mode == "live"
+        if live:
+            _refuse(config.beyond(settings, job), job)
+        request = config.request(collector, settings, live=live)
+
+        def body(run: RunContext) -> Outcome:
+            return collector.run(run, request, has)
+
         _tag(context, config, run_spec)
         outcome = run_job(run_spec, Database.of(settings.database), body, context.log, door=door)
+    except dg.Failure:
+        raise
     except UnknownMode as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     except (GivenUp, NotRecorded) as error:
@@ -190,8 +196,7 @@ def bucket_client(
     return client
 
 
-def _refuse_mistakes(config: CollectorConfig, job: str) -> None:
-    mistakes = config.mistakes()
+def _refuse(mistakes: list[str], job: str) -> None:
     if mistakes:
         sentences = "\n".join(f"- {mistake}" for mistake in mistakes)
         raise dg.Failure(

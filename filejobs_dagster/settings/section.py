@@ -211,28 +211,33 @@ _SECOND = timedelta(seconds=1)
 _SAY_WHEN = "say when: give `schedule` or `by_hand: true`"
 
 
+Safer = Literal["more", "less", "either"]
+
+
 @dataclass(frozen=True)
 class Run:
     """Marks a field, in its `Annotated`, that the config of a single run can set.
 
     Attributes:
         words: What the Launchpad says of it; `{least}` and `{most}` stand for the field's bounds.
-        patient: True when a longer duration leaves more alone. A run that is more patient than the
-            settings is a success, and does not count as having swept.
+        safer: Whether more or less of it leaves more alone; either, where it takes nothing that the
+            settings would leave. A live run that asks for what is less safe than the settings is
+            refused. One with a longer time than theirs, where that leaves more alone, is a
+            success, and does not count as having swept.
         called: Its name in run config, where that is not the field's.
         otherwise: What it is without run config, where that stands elsewhere in the settings.
         default: How people write the default, where that is another unit: 60s, not 1m.
     """
 
     words: str
-    patient: bool = False
+    safer: Safer
     called: str | None = None
     otherwise: Callable[[Settings], Any] | None = None
     default: str | None = None
 
 
 NO_FURTHER_BATCH = Run(
-    "No further batch is begun after this time, with a unit: 30m, 2h; at most {most}."
+    "No further batch is begun after this time, with a unit: 30m, 2h; at most {most}.", "less"
 )
 MaxRuntime = Annotated[Wait, between(_SECOND, timedelta(hours=24))]
 

@@ -53,12 +53,15 @@ class OldDraftsSettings(JobSettings):
     """What `old_drafts` can be told."""
 
     limit: Annotated[
-        StrictInt, Run("Most drafts to remove in this run, {least} to {most}; the oldest first.")
+        StrictInt,
+        Run(
+            "Most drafts to remove in this run, {least} to {most}; the oldest first.", safer="less"
+        ),
     ] = Field(default=50, ge=1, le=5000, description="The most drafts one run removes.")
     older_than: Annotated[
         Duration,
         between(timedelta(days=2), timedelta(days=90)),
-        Run("How old a draft must be, with a unit: 7d; at least {least}.", patient=True),
+        Run("How old a draft must be, with a unit: 7d; at least {least}.", safer="more"),
     ] = Field(default=timedelta(days=7), description="How old a draft must be.")
     backlog_over: StrictInt | None = Field(default=None, description="Start early over this.")
 
@@ -66,7 +69,9 @@ class OldDraftsSettings(JobSettings):
 class Request(OneRun, OldDraftsSettings):
     """What one run does."""
 
-    only: Annotated[tuple[str, ...], Run("Authors; empty for all.", called="authors")] = ()
+    only: Annotated[
+        tuple[str, ...], Run("Authors; empty for all.", called="authors", safer="either")
+    ] = ()
 
 
 def _run(run: RunContext, request: Request, has: Resources) -> Outcome:

@@ -18,7 +18,7 @@ import dagster as dg
 import pytest
 
 from filejobs_dagster.orchestration.build import build_definitions
-from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.orchestration.config import choices, config_of
 from filejobs_dagster.postgres.locks import Lease, exclusive_lock
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import Loaded, read_settings
@@ -172,6 +172,90 @@ def test_every_number_and_every_duration_has_a_floor_and_a_ceiling(tmp_path: Pat
             for value in outside:
                 assert config(**{choice.name: value}).mistakes(), (name, choice.name, value)
     assert tried > 20
+
+
+TAKES_NO_MORE = {
+    "count_bytes": "it looks, and chooses nothing",
+    "rules": "some of the settings' rules, and no other",
+    "reviewed": "some of what is due, and nothing else",
+    "override": "by name and with a reason, which the audit log keeps",
+    "breakers": "see override",
+    "reason": "see override",
+    "check": "nothing is changed",
+    "parts": "nothing is changed",
+}
+"""Fields that have no safer direction; `parts` only those of audit_verify."""
+
+
+def test_each_field_of_each_job_is_safer_in_one_direction_or_says_why_in_none() -> None:
+    fields = [
+        (job, each.name, each.run.safer)
+        for job in BY_NAME.lines
+        for asked in choices(BY_NAME[job].request)
+        for each in (asked, *asked.inside())
+    ]
+    assert {name for _, name, safer in fields if safer == "either"} == set(TAKES_NO_MORE)
+    with_both = [
+        (job, name) for job, name, safer in fields if name in TAKES_NO_MORE and safer != "either"
+    ]
+    assert with_both == [("storage_orphans", "parts")]
+
+
+def test_a_live_run_cannot_be_less_patient_than_the_settings_in_any_field_of_any_job(
+    tmp_path: Path,
+) -> None:
+    settings = _loaded("other limits", tmp_path).settings
+    assert settings is not None
+    tried = set()
+    for job in BY_NAME.lines:
+        config: Any = config_of(BY_NAME[job], settings)
+        assert config().beyond(settings, job) == []
+        for choice in config.asks_for:
+            if choice.run.safer == "either":
+                continue
+            said = choice.configured(settings, job)
+            step = 1 if choice.bounds is None else timedelta(seconds=1)
+            worse, better = (said + step, said - step)
+            if choice.run.safer == "more":
+                worse, better = better, worse
+            _, written = choice.offered()
+            [refused] = config(**{choice.name: written(worse)}).beyond(settings, job)
+            assert (
+                f"{choice.name} is {written(worse)}; filejobs.yaml says {written(said)}" in refused
+            )
+            assert config(**{choice.name: written(better)}).beyond(settings, job) == []
+            tried.add((job, choice.name))
+
+            # The file was changed after the config was made: the stricter of both counts.
+            changed = settings.jobs[job].model_copy(update={choice.field: better})
+            newer = settings.model_copy(update={"jobs": {**settings.jobs, job: changed}})
+            assert config().beyond(newer, job) == []
+            request = config().request(BY_NAME[job], newer, live=True)
+            assert getattr(request, choice.field) == better
+            # CONTROL: what the config says is what a dry run shows.
+            request = config().request(BY_NAME[job], newer, live=False)
+            assert getattr(request, choice.field) == said
+    assert {("upload_reservations", "grace"), ("storage_orphans", "confirm_after"),
+            ("multipart_uploads", "idle_for"), ("audit_trim", "limit")} < tried  # fmt: skip
+
+
+def test_a_live_run_that_asks_for_more_than_the_file_is_refused_and_a_dry_one_shows_it(
+    code: Code,
+) -> None:
+    code.installation.job(grace="2h", limit=5)
+    code.installation.reserve("files/due for an hour")
+    asked: Any = {"grace": "0s", "limit": 6}
+    result = code.run(dry_run=False, **asked)
+    assert not result.success
+    assert "- limit is 6; filejobs.yaml says 5, and a live run can only ask for less" in (
+        failure_of(result)
+    )
+    assert "- grace is 0s; filejobs.yaml says 2h" in failure_of(result)
+    assert code.installation.has_object("files/due for an hour")
+
+    assert code.run(dry_run=True, **asked).success
+    [dry] = code.installation.progress()
+    assert dry["detail"]["would_collect"] == 1
 
 
 def test_tags_that_somebody_changes_let_no_second_live_run_in(code: Code) -> None:

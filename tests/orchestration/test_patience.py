@@ -40,8 +40,8 @@ def test_a_longer_grace_by_hand_succeeds_and_does_not_count(code: Code) -> None:
     assert code.installation.has_object("files/due for an hour")
 
 
-@pytest.mark.parametrize("grace", ["0s", "5m", "30m"])
-def test_control_a_run_as_patient_as_the_settings_or_less_counts(code: Code, grace: str) -> None:
+@pytest.mark.parametrize("grace", ["30m", "1800s"])
+def test_control_a_run_as_patient_as_the_settings_counts(code: Code, grace: str) -> None:
     code.installation.job(stale_after="2h", grace="30m")
 
     assert code.run(dry_run=False, grace=grace).success

@@ -240,15 +240,21 @@ class S3Pins:
                 )
             except ClientError as error:
                 if status_of(error) not in {HTTPStatus.PRECONDITION_FAILED, HTTPStatus.CONFLICT}:
-                    raise self._unusable("store a pin", error) from error
+                    raise self._unusable(
+                        "store a pin", "s3:PutObject and s3:PutObjectRetention", error
+                    ) from error
                 there = self._already(key, content)
                 if there is not None:
                     return there
                 if not tries_left:
-                    raise self._unusable("store a pin", error) from error
+                    raise self._unusable(
+                        "store a pin", "s3:PutObject and s3:PutObjectRetention", error
+                    ) from error
                 time.sleep(_PAUSE)
             except BotoCoreError as error:
-                raise self._unusable("store a pin", error) from error
+                raise self._unusable(
+                    "store a pin", "s3:PutObject and s3:PutObjectRetention", error
+                ) from error
             else:
                 return PinReceipt(
                     key, answer.get("VersionId"), retain_until if lock else None, was_there=False
@@ -289,7 +295,9 @@ class S3Pins:
                     for one in page.get("CommonPrefixes", [])
                 }
         except (ClientError, BotoCoreError) as error:
-            raise self._unusable("list the chains of the pins", error) from error
+            raise self._unusable(
+                "list the chains of the pins", "s3:ListBucketVersions", error
+            ) from error
         return found
 
     def _entries(self, **which: Any) -> builtins.list[PinEntry]:
@@ -303,7 +311,9 @@ class S3Pins:
                     entries: list[dict[str, Any]] = page.get(kind, [])  # type: ignore[assignment]
                     found.extend(self._entry(entry, marker=marker) for entry in entries)
         except (ClientError, BotoCoreError) as error:
-            raise self._unusable("list the versions of pins", error) from error
+            raise self._unusable(
+                "list the versions of pins", "s3:ListBucketVersions", error
+            ) from error
         # The newest comes first within a key; the sort keeps that order where times are equal.
         found.reverse()
         return sorted(found, key=lambda entry: (entry.key, entry.stored_at))
@@ -323,7 +333,9 @@ class S3Pins:
             )
             content = answer["Body"].read()
         except (ClientError, BotoCoreError) as error:
-            raise self._unusable(f"read the pin {entry.key}", error) from error
+            raise self._unusable(
+                f"read the pin {entry.key}", "s3:GetObjectVersion", error
+            ) from error
         locked = answer.get("ObjectLockMode") == "COMPLIANCE"
         return PinContent(content, answer.get("ObjectLockRetainUntilDate") if locked else None)
 
@@ -338,7 +350,7 @@ class S3Pins:
                 Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1
             )
         except (ClientError, BotoCoreError) as error:
-            raise self._unusable("ask for the time", error) from error
+            raise self._unusable("ask for the time", "s3:ListBucket", error) from error
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         return None if date is None else timestamp(date)
 
@@ -367,15 +379,19 @@ class S3Pins:
         except ClientError as error:
             if described(error).code == "ObjectLockConfigurationNotFoundError":
                 return False
-            raise self._unusable("ask whether it has Object Lock", error) from error
+            raise self._unusable(
+                "ask whether it has Object Lock", "s3:GetBucketObjectLockConfiguration", error
+            ) from error
         except BotoCoreError as error:
-            raise self._unusable("ask whether it has Object Lock", error) from error
+            raise self._unusable(
+                "ask whether it has Object Lock", "s3:GetBucketObjectLockConfiguration", error
+            ) from error
         return answer["ObjectLockConfiguration"].get("ObjectLockEnabled") == "Enabled"
 
-    def _unusable(self, attempt: str, error: Exception) -> PinStoreUnusable:
+    def _unusable(self, attempt: str, takes: str, error: Exception) -> PinStoreUnusable:
         return PinStoreUnusable(
             f"Could not {attempt} in bucket {self._bucket!r} under {self._prefix!r}: "
-            f"{described(error)}. Check the address, the credentials, and that they may do this."
+            f"{described(error)}. Check the address and the credentials; it takes {takes}."
         )
 
 

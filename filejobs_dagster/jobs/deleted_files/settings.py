@@ -59,7 +59,8 @@ class DeletedFilesSettings(CollectingSettings):
         StrictInt,
         Run(
             "Most deleted files to collect in this run, {least} to {most}; the oldest first. What "
-            "is left is reported as truncated."
+            "is left is reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=10_000,
@@ -72,7 +73,8 @@ class DeletedFilesSettings(CollectingSettings):
         StrictInt,
         Run(
             "Deleted files in one transaction, {least} to {most}. Smaller batches hold row locks "
-            "for a shorter time."
+            "for a shorter time.",
+            safer="less",
         ),
     ] = Field(
         default=500,
@@ -181,6 +183,7 @@ class DeletedFilesRun(OneRun, DeletedFilesSettings):
         StrictBool,
         Run(
             "Ask storage for the size of each object before it goes: at most one request an "
-            "object, and the only way to know bytes freed and objects that were missing."
+            "object, and the only way to know bytes freed and objects that were missing.",
+            safer="either",
         ),
     ] = True

@@ -22,7 +22,8 @@ class MultipartUploadsSettings(OneBucketSettings):
         StrictInt,
         Run(
             "Most multipart uploads to abort in this run, {least} to {most}. What is left is "
-            "reported as truncated."
+            "reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=10_000,
@@ -33,7 +34,10 @@ class MultipartUploadsSettings(OneBucketSettings):
     )
     batch_size: Annotated[
         StrictInt,
-        Run("Multipart uploads that share one intent in the audit log, {least} to {most}."),
+        Run(
+            "Multipart uploads that share one intent in the audit log, {least} to {most}.",
+            safer="less",
+        ),
     ] = Field(
         default=100,
         ge=1,
@@ -47,7 +51,7 @@ class MultipartUploadsSettings(OneBucketSettings):
         Run(
             "How old the newest part of an upload must be before it is aborted, and without parts "
             "its initiation, with a unit: 24h, 7d; at least {least}.",
-            patient=True,
+            safer="more",
         ),
     ] = Field(
         default=timedelta(days=7),
@@ -60,7 +64,8 @@ class MultipartUploadsSettings(OneBucketSettings):
         between(timedelta(0), timedelta(days=365)),
         Run(
             "How long after a row of `upload` was cleaned its multipart upload is still asked for "
-            "by its id, with a unit: 0s, 7d; at most {most}."
+            "by its id, with a unit: 0s, 7d; at most {most}.",
+            safer="less",
         ),
     ] = Field(
         default=timedelta(days=7),
@@ -70,7 +75,10 @@ class MultipartUploadsSettings(OneBucketSettings):
     )
     max_runtime: Annotated[
         MaxRuntime,
-        Run("No further upload is aborted after this time, with a unit: 30m, 2h; at most {most}."),
+        Run(
+            "No further upload is aborted after this time, with a unit: 30m, 2h; at most {most}.",
+            safer="less",
+        ),
     ] = Field(
         default=timedelta(hours=2),
         description="How long one run may take before it stops and says so.",

@@ -33,7 +33,10 @@ Said = Literal["rows", "objects", "multipart uploads", "chain", "elsewhere"]
 """What a job of unknown work can say that it touches; of rows elsewhere a declaration knows."""
 
 OwnLimit = Annotated[
-    StrictInt, Run("The most items to act on in this run, {least} to {most}; it is handed to it.")
+    StrictInt,
+    Run(
+        "The most items to act on in this run, {least} to {most}; it is handed to it.", safer="less"
+    ),
 ]
 
 
@@ -64,14 +67,14 @@ class OwnRuleSettings(OwnJobSettings):
     older_than: Annotated[
         Duration,
         between(timedelta(0)),
-        Run("How long after its `due` a row goes, with a unit: 7d.", patient=True),
+        Run("How long after its `due` a row goes, with a unit: 7d.", safer="more"),
     ] = Field(
         default=timedelta(0),
         description="How long after the time in `due` a row goes.",
         examples=["30d"],
     )
     batch_size: Annotated[
-        StrictInt, Run("How many rows one transaction takes, {least} to {most}.")
+        StrictInt, Run("How many rows one transaction takes, {least} to {most}.", safer="less")
     ] = Field(
         default=500,
         ge=1,

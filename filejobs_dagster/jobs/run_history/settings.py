@@ -33,7 +33,8 @@ class RunHistorySettings(JobSettings):
         StrictInt,
         Run(
             "Most runs to remove in this run, {least} to {most}; the oldest first. What is left "
-            "is reported as truncated."
+            "is reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=10_000,
@@ -45,7 +46,10 @@ class RunHistorySettings(JobSettings):
     )
     batch_size: Annotated[
         StrictInt,
-        Run("Runs between two signs of life, {least} to {most}. Each batch has its audit events."),
+        Run(
+            "Runs between two signs of life, {least} to {most}. Each batch has its audit events.",
+            safer="less",
+        ),
     ] = Field(
         default=100,
         ge=1,

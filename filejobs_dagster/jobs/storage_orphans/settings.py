@@ -124,7 +124,8 @@ class StorageOrphansSettings(OneBucketSettings):
         StrictInt,
         Run(
             "Most orphans to remove in this run, {least} to {most}; the oldest first. What is left "
-            "is reported as deferred."
+            "is reported as deferred.",
+            safer="less",
         ),
     ] = Field(
         default=100_000,
@@ -136,7 +137,7 @@ class StorageOrphansSettings(OneBucketSettings):
     )
     batch_size: Annotated[
         StrictInt,
-        Run("Orphans in one delete request, {least} to {most}."),
+        Run("Orphans in one delete request, {least} to {most}.", safer="less"),
     ] = Field(
         default=1000,
         ge=1,
@@ -148,7 +149,8 @@ class StorageOrphansSettings(OneBucketSettings):
         MaxRuntime,
         Run(
             "No further batch is begun after this time, and a pass that is not complete is given "
-            "up, with a unit: 30m, 6h; at most {most}."
+            "up, with a unit: 30m, 6h; at most {most}.",
+            safer="less",
         ),
     ] = Field(
         default=timedelta(hours=6),
@@ -162,6 +164,7 @@ class StorageOrphansSettings(OneBucketSettings):
             "How long ago an earlier run must have seen an orphan, with a unit: 24h, 7d; at least "
             "{least}.",
             default="24h",
+            safer="more",
         ),
     ] = Field(
         default=timedelta(hours=24),
@@ -171,7 +174,7 @@ class StorageOrphansSettings(OneBucketSettings):
     )
     parts: Annotated[
         StrictInt,
-        Run("Parts of the bucket that are listed side by side, {least} to {most}."),
+        Run("Parts of the bucket that are listed side by side, {least} to {most}.", safer="less"),
     ] = Field(
         default=8,
         ge=1,
@@ -186,6 +189,7 @@ class StorageOrphansSettings(OneBucketSettings):
             "How long a batch waits for older transactions, which could still refer to its "
             "objects, with a unit: 60s, 5m; at most {most}. Then it is left for the next run.",
             default="60s",
+            safer="less",
         ),
     ] = Field(
         default=timedelta(seconds=60),
@@ -235,11 +239,16 @@ class Override(Section):
         tuple[str, ...],
         Run(
             "Names of breakers whose numbers are right although they trip: "
-            f"{', '.join(BREAKERS)}. The bucket's marker cannot be passed over."
+            f"{', '.join(BREAKERS)}. The bucket's marker cannot be passed over.",
+            safer="either",
         ),
     ] = ()
     reason: Annotated[
-        str, Run("Why. Needed with breakers; it is recorded in the run and in the audit log.")
+        str,
+        Run(
+            "Why. Needed with breakers; it is recorded in the run and in the audit log.",
+            safer="either",
+        ),
     ] = ""
 
 
@@ -251,7 +260,10 @@ class StorageOrphansRun(OneRun, StorageOrphansSettings):
         Run(
             "A list that an earlier run wrote and a person has reviewed: a path on the machine "
             "that runs this, or s3://BUCKET/KEY. Only what it says to remove, and what this run "
-            "finds to be an orphan too, may go. Empty: everything that is due."
+            "finds to be an orphan too, may go. Empty: everything that is due.",
+            safer="either",
         ),
     ] = ""
-    override: Annotated[Override, Run("Breakers that this one run may pass over.")] = Override()
+    override: Annotated[
+        Override, Run("Breakers that this one run may pass over.", safer="either")
+    ] = Override()

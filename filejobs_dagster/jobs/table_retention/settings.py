@@ -148,7 +148,8 @@ class TableRetentionSettings(JobSettings):
         StrictInt,
         Run(
             "Most rows to delete and scrub in this run, over all rules, {least} to {most}. What is "
-            "left is reported as truncated."
+            "left is reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=1_000_000,
@@ -211,5 +212,6 @@ class TableRetentionRun(OneRun, TableRetentionSettings):
             "Names of the rules to carry out; empty for all. A run of some of them does not count "
             "as a run of the job.",
             called="rules",
+            safer="either",
         ),
     ] = ()

@@ -25,7 +25,8 @@ class UploadCleanupSettings(OneBucketSettings):
         StrictInt,
         Run(
             "Most cancelled uploads to clean up in this run, {least} to {most}, those first that "
-            "are due the longest. What is left is reported as truncated."
+            "are due the longest. What is left is reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=10_000,
@@ -37,7 +38,10 @@ class UploadCleanupSettings(OneBucketSettings):
     )
     batch_size: Annotated[
         StrictInt,
-        Run("Uploads in one transaction and objects in one delete request, {least} to {most}."),
+        Run(
+            "Uploads in one transaction and objects in one delete request, {least} to {most}.",
+            safer="less",
+        ),
     ] = Field(
         default=100,
         ge=1,
@@ -58,7 +62,8 @@ class UploadCleanupSettings(OneBucketSettings):
         between(_DAY, timedelta(days=365)),
         Run(
             "A writer that gave no sign of life for longer is uncertain, and storage is asked "
-            "about its object, with a unit: 24h, 7d; at least {least}, at most {most}."
+            "about its object, with a unit: 24h, 7d; at least {least}, at most {most}.",
+            safer="more",
         ),
     ] = Field(
         default=timedelta(days=7),

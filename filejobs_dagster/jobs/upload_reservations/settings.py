@@ -95,7 +95,8 @@ class UploadReservationsSettings(CollectingSettings):
         StrictInt,
         Run(
             "Most reservations to collect in this run, {least} to {most}; the oldest first. What "
-            "is left is reported as truncated."
+            "is left is reported as truncated.",
+            safer="less",
         ),
     ] = Field(
         default=10_000,
@@ -108,7 +109,8 @@ class UploadReservationsSettings(CollectingSettings):
         StrictInt,
         Run(
             "Reservations in one transaction and objects in one delete request, {least} to {most}. "
-            "Smaller batches hold row locks for a shorter time."
+            "Smaller batches hold row locks for a shorter time.",
+            safer="less",
         ),
     ] = Field(
         default=500,
@@ -123,7 +125,7 @@ class UploadReservationsSettings(CollectingSettings):
         Run(
             "How long after its expiry a reservation is still left alone, with a unit: 0s, 15m, "
             "2h; at most {most}.",
-            patient=True,
+            safer="more",
         ),
     ] = Field(
         default=timedelta(0),
@@ -226,6 +228,7 @@ class UploadReservationsRun(OneRun, UploadReservationsSettings):
         StrictBool,
         Run(
             "Ask storage for the size of each object before it goes: at most one request an "
-            "object, and the only way to know bytes freed and uploads that never arrived."
+            "object, and the only way to know bytes freed and uploads that never arrived.",
+            safer="either",
         ),
     ] = True
