@@ -10,7 +10,7 @@ from psycopg import sql
 
 from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.partitions import partitions_past, reason_to_keep
-from filejobs_dagster.jobs.table_retention.statements import Statements
+from filejobs_dagster.jobs.table_retention.statements import NAMED, Statements
 from filejobs_dagster.jobs.table_retention.target import IN_INDEX_ORDER, RuleRefused
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ def missing_indexes(cursor: Raw, target: Target, statements: Statements) -> list
     for child in target.children:
         if not _has_index(cursor, child.relation, child.column.name):
             found += _of_other(cursor, child.relation, child.column.name, "deletes its children")
+    for other in target.dangling.named if target.dangling is not None else ():
+        if not _has_index(cursor, other.relation, other.column.name):
+            found += _of_other(cursor, other.relation, other.column.name, "looks what is named")
     for key in target.foreign_keys:
         if not key.indexed:
             found += _of_other(cursor, key.relation, key.column, f"looks after {key.name}")
@@ -180,7 +183,7 @@ def _large(cursor: Raw, target: Target) -> Iterator[tuple[int, int, str, str]]:
 
 def _unserved(cursor: Raw, node: dict[str, Any], column: str) -> Iterator[tuple[str, str]]:
     """The tables of a plan that no index leads into by the time."""
-    if "Relation Name" in node and not _is_served(cursor, node, column):
+    if "Relation Name" in node and node["Alias"] != NAMED and not _is_served(cursor, node, column):
         yield str(node["Schema"]), str(node["Relation Name"])
     for child in node.get("Plans", ()):
         yield from _unserved(cursor, child, column)
@@ -229,6 +232,44 @@ def _of_other(cursor: Raw, relation: Relation, column: str, what: str) -> list[M
             f"CREATE INDEX CONCURRENTLY ON {relation.quoted.as_string()} ({name})",
         )
     ]
+
+
+NEWEST = 1000
+"""So many rows, the newest ones, say whether the tables that a rule names are those it means."""
+
+
+def refuse_where_most_dangle(cursor: Raw, statements: Statements) -> None:
+    """Make sure that what the rows name is looked for in the right tables, and that those are full.
+
+    The oldest rows may well dangle all; of the newest, most name something that is there.
+
+    Args:
+        cursor: In a transaction.
+        statements: Of either fate.
+
+    Raises:
+        RuleRefused: Too many dangle, or they name rows of more tables than the rule knows.
+    """
+    target, rule = statements.target, statements.target.rule
+    dangling = target.dangling
+    if dangling is None or rule.dangling is None:
+        return
+    cursor.execute(statements.newest(dangling, NEWEST))
+    rows, dangle, kinds = cursor.fetchone() or (0, 0, 0)
+    tables = ", ".join(str(each.relation) for each in dangling.named)
+    if dangling.kind is not None and kinds > len(dangling.named):
+        raise RuleRefused(
+            f"the newest rows of {target.table} have {kinds} values of {dangling.kind.name}, and "
+            f"the rule looks into {tables} alone: rows that name another table would be taken",
+            f"let `where` fix one of them: {dangling.kind.name} = 'Message'",
+        )
+    if dangle > rows * rule.dangling.at_most:
+        raise RuleRefused(
+            f"{dangle} of the newest {rows} rows of {target.table} name what is not in {tables}, "
+            f"and at_most is {rule.dangling.at_most:g}: such a table is being filled, or it is not "
+            "what they name",
+            "look some of these rows up; if all of them are rightly so, raise at_most of dangling",
+        )
 
 
 _SIZE = """
@@ -329,6 +370,7 @@ class Plan:
             most: Rows of each kind are counted up to here.
         """
         cursor.execute(IN_INDEX_ORDER)
+        refuse_where_most_dangle(cursor, self.delete)
         deletes = counted(cursor, self.delete.count(most + 1), most)
         scrubs = Count(0)
         if self.scrub is not None:

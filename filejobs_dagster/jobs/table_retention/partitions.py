@@ -167,7 +167,7 @@ class Partition:
 def reason_to_keep(target: Target) -> str | None:
     """Why partitions are not dropped as a whole, or None; their rows go one by one then."""
     rule = target.rule
-    if rule.where is not None or rule.except_ is not None:
+    if rule.where is not None or rule.except_ is not None or rule.dangling is not None:
         return "a partition may hold rows that the conditions keep"
     if target.children:
         return "the children of its rows are deleted with them"
