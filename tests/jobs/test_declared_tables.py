@@ -617,8 +617,8 @@ def test_control_without_the_second_look_a_living_row_loses_what_belongs_to_it(
     between_look_and_claim(monkeypatch, lambda: blobs.app(ATTACH))
 
     def careless(self: OperatorTable, cursor: Any, statements: Any, wanted: Any, _: Any) -> Any:
-        for _table, sql in statements.also_deleted:
-            cursor.execute(sql, (wanted,))
+        for each in statements.also_deleted:
+            cursor.execute(each.sql, (wanted,))
         return type(wanted)(())
 
     monkeypatch.setattr(OperatorTable, "_with_what_belongs_to_them", careless)
@@ -1051,7 +1051,10 @@ def test_what_is_given_to_a_living_row_while_it_is_claimed_keeps_what_belongs_to
 ) -> None:
     def without_lock(*arguments: Any) -> Statements:
         written = statements_of(*arguments)
-        cut = [(one, sql.replace(" FOR UPDATE OF middle", "")) for one, sql in written.also_deleted]
+        cut = [
+            replace(one, sql=one.sql.replace(" FOR UPDATE OF middle", ""))
+            for one in written.also_deleted
+        ]
         return replace(written, also_deleted=tuple(cut))
 
     if not careful:
