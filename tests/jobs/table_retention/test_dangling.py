@@ -191,8 +191,9 @@ REFUSED = {
     ),
     "a column with other collation": (
         (
-            'ALTER TABLE pinned ADD slug text COLLATE "C";'
-            'CREATE TABLE other (id text COLLATE "POSIX" PRIMARY KEY)'
+            "ALTER TABLE pinned ADD slug text COLLATE \"C\" DEFAULT 'Abc';"
+            'CREATE TABLE other (id text COLLATE "POSIX" PRIMARY KEY);'
+            "INSERT INTO other VALUES ('Abc')"
         ),
         {"dangling": {"column": "slug", "nowhere_in": [{"table": "other"}]}},
         "collation",
