@@ -327,7 +327,10 @@ def test_the_example_of_rails_as_it_stands_takes_all_that_is_dead_and_nothing_th
         return application.sweep(breakers=NEVER_TRIPS)
 
     # Living attachments of User 2 stay, who is deleted softly: the row is there.
-    kept = "SELECT count(*) FROM active_storage_attachments WHERE record_id = 2"
+    kept = (
+        "SELECT count(*) FROM active_storage_attachments"
+        " WHERE record_type = 'User' AND record_id = 2"
+    )
     before = application.value(kept)
     retained = Keeper(application.database_url, application.database).run(*retention.rules)
     collected = [Collector(application, client)() for _ in range(4)]

@@ -1192,7 +1192,12 @@ CANCELLED: dict[str, Any] = {
     "where": "state IN ('cancelled', 'failed')",
     "set": {"state": "cleaned"},
 }
-SILENT = {**deepcopy(CANCELLED), "name": "silent uploads", "where": "state = 'writing'", "after": "7d"}
+SILENT = {
+    **deepcopy(CANCELLED),
+    "name": "silent uploads",
+    "where": "state = 'writing'",
+    "after": "7d",
+}
 
 
 def test_cancelled_and_silent_uploads_of_an_own_table_go_and_no_other_state(world: World) -> None:

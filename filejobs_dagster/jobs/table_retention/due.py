@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from filejobs_dagster.jobs.table_retention import partitions
-from filejobs_dagster.jobs.table_retention.partitions import partitions_past, reason_to_keep
+from filejobs_dagster.jobs.table_retention.partitions import (
+    LAST,
+    partitions_past,
+    reason_to_keep,
+)
 from filejobs_dagster.jobs.table_retention.statements import NAMED, Statements
 from filejobs_dagster.jobs.table_retention.target import IN_INDEX_ORDER, RuleRefused
 
@@ -304,7 +308,8 @@ class Look:
         without_time: Rows that the rule means and never takes, because they have no time; None
             where a large table would be read as a whole for it.
         oldest: The moment of the oldest row that is due for deletion, or None.
-        partitions: Those that would be dropped as a whole; their rows count in `deletes` as well.
+        partitions: Those that would go as a whole; their rows count in `deletes` as well.
+        last_partition: One that is past, and stays, since the table has no other one; or None.
         size_bytes: The table with its indexes and partitions.
     """
 
@@ -314,6 +319,7 @@ class Look:
     oldest: datetime | None
     partitions: tuple[Partition, ...]
     size_bytes: int
+    last_partition: Relation | None = None
 
 
 @dataclass(frozen=True)
@@ -375,14 +381,26 @@ class Plan:
         scrubs = Count(0)
         if self.scrub is not None:
             scrubs = counted(cursor, self.scrub.count(most + 1), most)
+        partitions = self.whole_partitions(cursor)
+        # Those before it go, and then it is the last one.
+        last = (
+            partitions[-1].relation if partitions and self._all_of_it(cursor, partitions) else None
+        )
         return Look(
             deletes=deletes,
             scrubs=scrubs,
             without_time=_without_time(cursor, self.delete, most),
             oldest=oldest(cursor, self.delete),
-            partitions=tuple(self.whole_partitions(cursor)),
+            partitions=tuple(one for one in partitions if one.relation != last),
+            last_partition=last,
             size_bytes=self.size_bytes(cursor),
         )
+
+    def _all_of_it(self, cursor: Raw, partitions: list[Partition]) -> bool:
+        """Whether the table would have none left."""
+        table = self.target.table.oid
+        cursor.execute("SELECT count(*) FROM pg_inherits WHERE inhparent = $1", (table,))
+        return cursor.fetchone() == (sum(one.parent.oid == table for one in partitions),)
 
     def size_bytes(self, cursor: Raw) -> int:
         """The table with its indexes and partitions."""
@@ -413,6 +431,8 @@ class Plan:
             f"takes them; finish that: {statement}"
             for statement in target.pending
         ]
+        if look.last_partition is not None:
+            found.append(f"{look.last_partition} stays, and its rows go one by one: {LAST}")
         limit = rule.warn_over_bytes
         if limit is not None and look.size_bytes > limit:
             found.append(

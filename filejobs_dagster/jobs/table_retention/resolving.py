@@ -199,9 +199,13 @@ _KINDS = {
     "i": "an index", "I": "an index", "c": "a type",
 }  # fmt: skip
 
+# Of a domain, what it is made of.
 _COLUMNS = """
-SELECT attname, format_type(atttypid, atttypmod), attnotnull, attgenerated::text
-  FROM pg_attribute
+SELECT attname,
+       format_type(coalesce(nullif(typbasetype, 0), atttypid),
+                   CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END),
+       attnotnull OR typnotnull, attgenerated::text
+  FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
  WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
 """
 
@@ -395,7 +399,8 @@ def _time(
     if kind is None:
         raise RuleRefused(
             f"{table}.{name} is of type {column.type}",
-            "a time is a timestamptz, a timestamp or a date",
+            "a time is a timestamptz, a timestamp or a date; a `rule` of own_jobs reads numbers, "
+            "texts and UUIDs of version 7 as well, by its due_as",
         )
     if kind == partitions.TIMESTAMP and rule.time_zone is None:
         raise RuleRefused(

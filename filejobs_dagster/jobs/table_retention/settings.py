@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictFloat, StrictInt
 
@@ -117,6 +117,19 @@ class RetentionRuleSettings(Section):
         "column says what is named, `where` must fix it: record_type = 'Message'.",
         examples=[{"column": "record_id", "nowhere_in": [{"table": "public.messages"}]}],
     )
+    whole_partitions: Literal["drop", "detach"] = Field(
+        default="drop",
+        description="What becomes of a partition that is past as a whole: it is dropped, or "
+        "detached and left as a table of its own. The table's last partition stays either way, and "
+        "its rows go one by one.",
+        examples=["detach"],
+    )
+    archive_schema: ColumnName | None = Field(
+        default=None,
+        description="The schema that a detached partition is moved to. Without it, it stays where "
+        "it is. The role may create tables there.",
+        examples=["archive"],
+    )
     batch_size: StrictInt = Field(
         default=1000,
         ge=1,
@@ -149,6 +162,11 @@ class RetentionRuleSettings(Section):
             yield (
                 ("scrub",),
                 mistake("it names columns, and scrub_after does not say when", "add scrub_after"),
+            )
+        if said.get("archive_schema") is not None and said.get("whole_partitions") != "detach":
+            yield (
+                ("archive_schema",),
+                mistake("a dropped partition goes nowhere", "write whole_partitions: detach"),
             )
         if isinstance(columns, list):
             yield from _needed_afterwards(said, [each for each in columns if isinstance(each, str)])

@@ -26,6 +26,7 @@ from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.detail import (
     CHILDREN,
     DELETED,
+    DETACHED,
     DROPPED,
     IN_USE,
     NOT_WON,
@@ -202,7 +203,7 @@ class Record:
         # A dry run has no number of things done; unknown is a dash and never zero.
         done: dict[str, str | int] = {
             "deleted": tally.classes[DELETED], "scrubbed": tally.classes[SCRUBBED],
-            "partitions": tally.classes[DROPPED],
+            "partitions": tally.classes[DROPPED] + tally.classes[DETACHED],
         }  # fmt: skip
         if not self._live:
             done = dict.fromkeys(done, "-")
@@ -568,13 +569,18 @@ class Work:
         with database.transaction(connection) as cursor:
             with raw_cursor(connection) as raw, roles_search_path(raw):
                 self._require_same_table(raw, plan.delete)
-                if not partitions.drop(raw, plan.target, partition, plan.delete.cutoff):
-                    return None
+                stays = partitions.take(raw, plan.target, partition, plan.delete.cutoff)
+            if stays is not None:
+                note = f"{partition.relation} stays, and its rows go one by one: {stays}"
+                self.notes += [note] if note not in self.notes else []
+                return None
+            dropped = self.rule.whole_partitions == "drop"
             tally = self.tally.copy()
             tally.scanned += 1
-            tally.count(DROPPED, Meaning.DONE)
+            tally.count(DROPPED if dropped else DETACHED, Meaning.DONE)
             facts = facts_of_partition(plan.delete, partition)
-            records.write(cursor, self, tally, "table_retention.partition_dropped", facts)
+            kind = f"table_retention.partition_{'dropped' if dropped else 'detached'}"
+            records.write(cursor, self, tally, kind, facts)
         return tally
 
     def _required_plan(self) -> Plan:
