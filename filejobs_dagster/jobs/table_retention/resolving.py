@@ -521,8 +521,8 @@ def _dangling(
         named.append(Child(relation, Column(wanted, theirs[wanted][0])))
         unlocked.append((relation, facts["lacking"] - {"DELETE"}))
     named.sort(key=lambda each: each.relation.oid)
-    kind = Column(kinds[0], columns[kinds[0]][0]) if kinds else None
-    return Dangling(column, tuple(named), kind), unlocked
+    says = Column(kinds[0], columns[kinds[0]][0]) if kinds else None
+    return Dangling(column, tuple(named), says), unlocked
 
 
 def _compared_as(written: str) -> str:

@@ -106,8 +106,8 @@ class Statements:
 
         It returns how many they are, how many of them dangle, and what they say that they name.
         """
-        meant = [sql.SQL("{} IS NOT NULL").format(self.target.own(dangling.column))]
-        meant += self._written()
+        named = sql.SQL("{} IS NOT NULL").format(self.target.own(dangling.column))
+        meant: list[sql.Composable] = [named, *self._written()]
         kind = sql.SQL("NULL") if dangling.kind is None else self.target.own(dangling.kind)
         return sql.SQL(
             "SELECT count(*), count(*) FILTER (WHERE dangles), count(DISTINCT kind)\n"
