@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from filejobs_dagster.jobs.table_retention.retention import Examined
+    from filejobs_dagster.jobs.table_retention.settings import RetentionRuleSettings
 
 
 class Format(str, Enum):
@@ -113,6 +114,14 @@ def _due(one: Examined) -> str:
     return due
 
 
+def _only_where(rule: RetentionRuleSettings) -> str:
+    found = [rule.where] if rule.where else []
+    if rule.dangling is not None:
+        tables = ", ".join(other.table for other in rule.dangling.nowhere_in)
+        found.append(f"{rule.dangling.column} is not in {tables}")
+    return " and ".join(found) or NOTHING
+
+
 def _cells(one: Examined) -> tuple[str, ...]:
     rule, plan = one.rule, one.plan
     zone = f" ({rule.time_zone})" if rule.time_zone else ""
@@ -126,7 +135,7 @@ def _cells(one: Examined) -> tuple[str, ...]:
         f"{rule.time}{zone}",
         scrubbed,
         format_duration(rule.delete_after),
-        one_line(rule.where or NOTHING),
+        one_line(_only_where(rule)),
         one_line(rule.except_ or NOTHING),
         _due(one),
         NOTHING if oldest is None else moment(oldest),
@@ -207,6 +216,9 @@ def _document(
                 "scrub": one.rule.scrub,
                 "where": one.rule.where,
                 "except": one.rule.except_,
+                "dangling": None
+                if one.rule.dangling is None
+                else one.rule.dangling.model_dump(mode="json"),
                 "children": [child.table for child in one.rule.children],
                 "due": _look(one),
                 "carried_out": one.refused is None and not one.missing,

@@ -55,6 +55,9 @@ NOT_UTF8 = "not UTF-8"
 """No S3 server has such a key, and no text column can name it, so nothing could be proven."""
 
 
+NO_OWNERS: Mapping[str, Sequence[str]] = {}
+
+
 _RESOLVABLE = frozenset({".", ".."})
 """Segments that S3 takes as they are, and that a proxy or a file-backed server may resolve: the
 request would then delete another object, outside the owned prefix or inside a protected one."""
@@ -154,12 +157,19 @@ class Gate:
             return AMBIGUOUS_PATH
         return DIRECTORY_MARKER if key.endswith("/") else None
 
-    def admit(self, keys: Sequence[str], *, claims: Sequence[Claim] = ()) -> Admission:
+    def admit(
+        self,
+        keys: Sequence[str],
+        *,
+        claims: Sequence[Claim] = (),
+        owners: Mapping[str, Sequence[str]] = NO_OWNERS,
+    ) -> Admission:
         """Decide about each key, by the settings and by every source, in a fresh snapshot.
 
         Args:
             keys: Exact keys.
             claims: Rows of `upload` that do not count while the caller's claim on them holds.
+            owners: Of a key, those that it is derived from: while one is named, it stays.
 
         Raises:
             ReferencesUnknown: A source could not be asked. Nothing is admitted.
@@ -167,7 +177,7 @@ class Gate:
         distinct = tuple(dict.fromkeys(keys))
         kept = {key: reason for key in distinct if (reason := self.owned(key)) is not None}
         ours = [key for key in distinct if key not in kept]
-        kept.update(self._judged(ours, claims))
+        kept.update(self._staying({key: owners.get(key, ()) for key in ours}, claims))
         return Admission(
             admitted=tuple(key for key in distinct if key not in kept),
             kept={key: kept[key] for key in distinct if key in kept},
@@ -180,6 +190,7 @@ class Gate:
         deletion_mode: DeletionMode | None = None,
         *,
         claims: Sequence[Claim] = (),
+        owners: Mapping[str, Sequence[str]] = NO_OWNERS,
     ) -> Outcomes[str]:
         """Delete those of the keys that pass, up to a thousand at a time.
 
@@ -194,6 +205,7 @@ class Gate:
             deletion_mode: How this bucket removes, from `deletion_mode_of`; without it, nothing
                 special. Where all versions are to go, those behind a delete marker go, too.
             claims: As in `admit`.
+            owners: As in `admit`.
 
         Raises:
             StorageRejected: Storage refused a whole request.
@@ -205,11 +217,13 @@ class Gate:
         whys = {key: self.owned(key) for key in keys}
         kept = [ItemOutcome(key, Fate.KEPT, why) for key, why in whys.items() if why is not None]
         ours = [key for key, why in whys.items() if why is None]
-        question = LastQuestion(ours, admit=lambda asked: self.admit(asked, claims=claims).kept)
+        question = LastQuestion(
+            ours, admit=lambda asked: self.admit(asked, claims=claims, owners=owners).kept
+        )
         how = deletion_mode or DeletionMode()
         try:
             if how.copies:
-                done = self._set_aside(ours, before_bytes, how, claims)
+                done = self._set_aside(ours, before_bytes, how, claims, owners)
             elif how.purges:
                 done = self._purge(ours, before_bytes, question)
             else:
@@ -225,6 +239,7 @@ class Gate:
         before_bytes: Callable[[], None],
         deletion_mode: DeletionMode,
         claims: Sequence[Claim],
+        owners: Mapping[str, Sequence[str]],
     ) -> Outcomes[str]:
         """Look at each, and remove it as what it was then: what was copied is what may go."""
         try:
@@ -240,6 +255,7 @@ class Gate:
                 it.etag,
                 it.size,
                 -1 if it.modified is None else identity.milliseconds(it.modified),
+                owners=tuple(owners.get(target.key, ())),
                 seen_as=it.version,
             )
             for target, it in seen.items()
@@ -541,15 +557,21 @@ class Gate:
         Raises:
             ReferencesUnknown: A source could not be asked.
         """
-        keys = {orphan.key.decode("utf-8"): orphan for orphan in orphans}
-        owners = [owner for orphan in orphans for owner in orphan.owners]
-        named = self._judged([*keys, *owners], claims)
+        return self._staying({it.key.decode("utf-8"): it.owners for it in orphans}, claims)
+
+    def _staying(
+        self, owners: Mapping[str, Sequence[str]], claims: Sequence[Claim]
+    ) -> dict[str, str]:
+        """The same of keys, each with its owners."""
+        named = self._judged(
+            [*owners, *(owner for each in owners.values() for owner in each)], claims
+        )
         kept: dict[str, str] = {}
-        for key, orphan in keys.items():
+        for key, of in owners.items():
             if key in named:
                 kept[key] = named[key]
                 continue
-            for owner in orphan.owners:
+            for owner in of:
                 if not _is_utf8(owner):
                     kept[key] = f"derived from {owner!r}, which no source can be asked for"
                     break

@@ -46,6 +46,8 @@ DueForm = Literal[
 _READ_AS_MORE = re.compile(r";|\$[0-9]")
 """In the SQL of a source neither may stand, not even in a name or a text."""
 
+_BELOW = re.compile(r"(?:[^{}]*/)?\{key\}/(?:[^{}]*/)?")
+
 _NO_VALUE = re.compile(rf"{_READ_AS_MORE.pattern}|[\x00\\]")
 
 
@@ -112,6 +114,30 @@ class DependentTableSettings(OtherTableSettings):
         description="Only rows of that table for which this condition is true.",
         examples=["record_type = 'ActiveStorage::VariantRecord'"],
     )
+    key: ColumnName | None = Field(
+        default=None,
+        description="The column of that table that names an object of its own in the same bucket: "
+        "the object goes in the same run. With it, the table is a source of the bucket, too.",
+        examples=["thumbnail_key"],
+    )
+    transforms: list[TransformSettings] = Field(
+        default_factory=list,
+        description="The steps by which a value of key becomes the key of the bucket, as in the "
+        "table itself.",
+        examples=[[{"prepend": "media/"}]],
+    )
+    min_rows: StrictInt = Field(
+        default=1,
+        ge=0,
+        description="As in sources, of a table with a key: the fewest rows that it has. 0 says "
+        "that an empty table is normal.",
+        examples=[0],
+    )
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at what becomes a key."""
+        yield from _steps_back(said)
 
 
 class AlsoDeletedSettings(DependentTableSettings):
@@ -202,6 +228,12 @@ class RowsSettings(Section):
         ],
     )
 
+    def dependents(self) -> Iterator[DependentTableSettings]:
+        """The tables of also_delete, each with those below it behind it."""
+        for child in self.also_delete:
+            yield child
+            yield from child.also_delete
+
     @classmethod
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
         """Look at what no single key shows."""
@@ -239,6 +271,15 @@ class RowRuleSettings(RowsSettings):
         "key": "rows of a rule name no object; whose do belong under upload_reservations or "
         "deleted_files, where their objects go with them",
     }
+
+    @classmethod
+    def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
+        """Look at what no single key shows."""
+        yield from super().across(said)
+        for index, child in enumerate(items(said.get("also_delete"))):
+            named = [child, *items(part(child, "also_delete"))]
+            if any(part(each, "key") is not None for each in named):
+                yield ("also_delete", index), mistake("a key stands in it", cls.not_here["key"])
 
     @property
     def name(self) -> str:
@@ -280,6 +321,13 @@ class TableSettings(RowsSettings):
         description="The column that holds the object's size in bytes, if there is one.",
         examples=["byte_size"],
     )
+    derived_below: list[Text] = Field(
+        default_factory=list,
+        description="Folders in which objects that were made from the row's object lie, without a "
+        "row of their own. What lies directly in one since before the row was due, up to 1,000 "
+        "objects, goes in the same run, unless something names it or the object itself.",
+        examples=[["variants/{key}/"]],
+    )
     in_bucket: Condition | None = Field(
         default=None,
         description="Only rows for which this condition is true have their object in this bucket. "
@@ -303,19 +351,34 @@ class TableSettings(RowsSettings):
     @classmethod
     def across(cls, said: Mapping[str, Any]) -> Iterator[Found]:
         """Look at what no single key shows."""
-        yield from idle_steps(said.get("transforms"))
-        for index, step in enumerate(items(said.get("transforms"))):
-            for each in ("drop_query", "percent_decode"):
-                if part(step, each):
-                    yield (
-                        ("transforms", index, each),
-                        mistake(
-                            "from the key, the row could not be found again",
-                            "write prepend, strip_base or strip_suffix; or let a generated column "
-                            "hold the key",
-                        ),
-                    )
+        yield from _steps_back(said)
+        for index, folder in enumerate(items(said.get("derived_below"))):
+            if isinstance(folder, str) and not _BELOW.fullmatch(folder):
+                yield (
+                    ("derived_below", index),
+                    mistake(
+                        f"{shown(folder)} is no folder of one key",
+                        "write {key} once, as whole segments, and a slash at the end: "
+                        "variants/{key}/",
+                    ),
+                )
         yield from super().across(said)
+
+
+def _steps_back(said: Mapping[str, Any]) -> Iterator[Found]:
+    """Find steps that do not lead back from a key to its row."""
+    yield from idle_steps(said.get("transforms"))
+    for index, step in enumerate(items(said.get("transforms"))):
+        for each in ("drop_query", "percent_decode"):
+            if part(step, each):
+                yield (
+                    ("transforms", index, each),
+                    mistake(
+                        "from the key, the row could not be found again",
+                        "write prepend, strip_base or strip_suffix; or let a generated column "
+                        "hold the key",
+                    ),
+                )
 
 
 def _of_the_claim(said: Mapping[str, Any]) -> Iterator[Found]:
@@ -392,6 +455,10 @@ def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[So
         together.setdefault(place, []).append(table)
     names = set(taken)
     found = []
+    for child in _of_children(together.values()):
+        name = f"{child.name} (also_delete)" if child.name in names else child.name
+        names.add(name)
+        found.append(child.model_copy(update={"name": name}))
     for group in together.values():
         first = group[0]
         name = f"{first.table}.{first.key}"
@@ -412,6 +479,27 @@ def sources_of(tables: Iterable[TableSettings], taken: Iterable[str]) -> list[So
             )
         )
     return found
+
+
+def _of_children(groups: Iterable[Iterable[TableSettings]]) -> Iterator[SourceSettings]:
+    """A source for each table whose rows go with others, and name objects of their own."""
+    seen: set[tuple[object, ...]] = set()
+    for table in (table for group in groups for table in group):
+        for child in table.dependents():
+            if child.key is None:
+                continue
+            variable = None if table.database is None else table.database.url.env
+            steps = tuple(step.model_dump_json() for step in child.transforms)
+            place = (variable, quoted(child.table), quoted(child.key), steps)
+            if place not in seen:
+                seen.add(place)
+                yield SourceSettings.model_construct(
+                    name=f"{child.table}.{child.key}",
+                    sql=f"SELECT {quoted(child.key)} FROM {quoted(child.table)}",  # noqa: S608
+                    database=table.database,
+                    transforms=child.transforms,
+                    min_rows=child.min_rows,
+                )
 
 
 def _not_claimed(table: TableSettings) -> str:

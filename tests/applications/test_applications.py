@@ -25,13 +25,16 @@ from filejobs_dagster.door.guards import GUARDS, Sources
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.jobs.storage_orphans.classification import classify
 from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansSettings
+from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.elsewhere import columns, forms
+from tests.docs.pages import EXAMPLES
 from tests.installation import Installation
 from tests.jobs.conftest import Collector
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS, Sweeper
 from tests.jobs.storage_orphans.test_sweep_named import Careless
+from tests.jobs.table_retention.conftest import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -305,6 +308,42 @@ def test_with_careful_settings_all_that_is_dead_goes_and_nothing_that_lives(
     listed = application.live | gone | application.dead("kept")
     assert application.keys() == listed - gone
     assert outcome.acted == len(application.dead()), outcome.detail
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ["rails"], indirect=True)
+def test_the_example_of_rails_as_it_stands_takes_all_that_is_dead_and_nothing_that_lives(
+    application: Application,
+) -> None:
+    example = yaml.safe_load((EXAMPLES / "filejobs.rails.yaml").read_text(encoding="utf-8"))
+    (bucket,) = example["buckets"].values()
+    application.entry.update({key: bucket[key] for key in ("sources", "rewrites")})
+    application.document["jobs"] = example["jobs"]
+    retention = application.settings().jobs["table_retention"]
+    assert isinstance(retention, TableRetentionSettings)
+    client = make_client(application.settings().buckets["uploads"])
+
+    def sweep() -> Outcome:
+        return application.sweep(breakers=NEVER_TRIPS)
+
+    # Living attachments of User 2 stay, who is deleted softly: the row is there.
+    kept = (
+        "SELECT count(*) FROM active_storage_attachments"
+        " WHERE record_type = 'User' AND record_id = 2"
+    )
+    before = application.value(kept)
+    retained = Keeper(application.database_url, application.database).run(*retention.rules)
+    collected = [Collector(application, client)() for _ in range(4)]
+    swept = [sweep(), sweep()]
+
+    assert retained.ok, retained.error
+    assert retained.acted == 2, "of a user whose row was deleted by SQL"
+    for outcome in (*collected, *swept):
+        assert outcome.ok, outcome.error
+        assert not outcome.detail["classes"].get("missing"), "of another service's blobs"
+    assert collected[-1].acted == 0
+    assert application.keys() == application.live
+    assert application.value(kept) == before
 
 
 @pytest.mark.thorough

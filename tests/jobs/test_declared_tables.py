@@ -617,8 +617,8 @@ def test_control_without_the_second_look_a_living_row_loses_what_belongs_to_it(
     between_look_and_claim(monkeypatch, lambda: blobs.app(ATTACH))
 
     def careless(self: OperatorTable, cursor: Any, statements: Any, wanted: Any, _: Any) -> Any:
-        for _table, sql in statements.also_deleted:
-            cursor.execute(sql, (wanted,))
+        for each in statements.also_deleted:
+            cursor.execute(each.sql, (wanted,))
         return type(wanted)(())
 
     monkeypatch.setattr(OperatorTable, "_with_what_belongs_to_them", careless)
@@ -1051,7 +1051,10 @@ def test_what_is_given_to_a_living_row_while_it_is_claimed_keeps_what_belongs_to
 ) -> None:
     def without_lock(*arguments: Any) -> Statements:
         written = statements_of(*arguments)
-        cut = [(one, sql.replace(" FOR UPDATE OF middle", "")) for one, sql in written.also_deleted]
+        cut = [
+            replace(one, sql=one.sql.replace(" FOR UPDATE OF middle", ""))
+            for one in written.also_deleted
+        ]
         return replace(written, also_deleted=tuple(cut))
 
     if not careful:
@@ -1176,6 +1179,72 @@ def test_the_example_of_django_takes_what_was_deleted_softly_and_what_belongs_to
     assert outcome.ok, outcome.error
     assert outcome.detail["also_deleted"] == {"public.shop_attachment_tags": 1}
     assert world.keys() == {"media/here.pdf", "media/young.pdf"}
+
+
+# --- an upload table of the operator's ------------------------------------------------------------
+
+CANCELLED: dict[str, Any] = {
+    "name": "cancelled uploads",
+    "table": "media_upload",
+    "key": "object_key",
+    "due": "changed_at",
+    "after": "1d",
+    "where": "state IN ('cancelled', 'failed')",
+    "set": {"state": "cleaned"},
+}
+SILENT = {
+    **deepcopy(CANCELLED),
+    "name": "silent uploads",
+    "where": "state = 'writing'",
+    "after": "7d",
+}
+
+
+def test_cancelled_and_silent_uploads_of_an_own_table_go_and_no_other_state(world: World) -> None:
+    world.create(
+        "CREATE TABLE media_upload (id bigserial PRIMARY KEY, object_key text NOT NULL,"
+        " state text, changed_at timestamptz)"
+    )
+    dead = {"cancelled 2", "failed 2", "writing 8"}
+    living = {
+        "cancelled 0", "writing 2", "stored 99", "completed 99", "uncertain 99", "Cancelled 99",
+    }  # fmt: skip
+    for name in dead | living:
+        world.put(f"files/{name}")
+        world.app(
+            "INSERT INTO media_upload (object_key, state, changed_at)"
+            " VALUES (%s, %s, now() - %s * interval '1 d')",
+            (f"files/{name}", *name.split(" ")),
+        )
+    world.put("files/no state")
+    world.app(
+        "INSERT INTO media_upload (object_key, state, changed_at)"
+        " VALUES ('files/no state', NULL, now() - interval '99 d'),"
+        " ('files/cancelled 0', 'cancelled', NULL)"
+    )
+    world.document["jobs"]["upload_reservations"].pop("source", None)
+    world.declare(CANCELLED, SILENT)
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.acted == len(dead)
+    assert world.keys() == {f"files/{name}" for name in living} | {"files/no state"}
+    cleaned = world.app("SELECT object_key FROM media_upload WHERE state = 'cleaned'")
+    assert {key for (key,) in cleaned} == {f"files/{name}" for name in dead}
+    assert world.collect().acted == 0
+
+
+@pytest.mark.parametrize("key", ["tables", "states"])
+def test_the_job_of_the_table_upload_names_the_one_for_a_table_of_ones_own(
+    world: World, key: str
+) -> None:
+    world.document["jobs"]["upload_cleanup"] = {"by_hand": True, key: [{}]}
+
+    (problem,) = read_settings(world.write(), world.environment).problems
+
+    assert problem.path == f"jobs.upload_cleanup.{key}"
+    assert "upload_reservations: tables:" in problem.expected
 
 
 # --- through the door ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ stand in parentheses and on lines of their own.
 # ruff: noqa: S608
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.collecting.detail import NOTHING_CLAIMED, SourceRefused
@@ -21,6 +21,7 @@ from filejobs_dagster.jobs.table_retention.resolving import (
 )
 from filejobs_dagster.jobs.table_retention.target import RuleRefused
 from filejobs_dagster.references.plans import reads_of
+from filejobs_dagster.references.transforms import Transforms
 from filejobs_dagster.settings.conditions import name_of, quoted
 from filejobs_dagster.settings.tables import set_to
 
@@ -41,6 +42,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class AlsoDeleted:
+    """What is sent about a table whose rows go with the claimed ones; `$1` ids of those.
+
+    Attributes:
+        table: As the settings have it.
+        sql: The DELETE; it returns keys where the rows name objects.
+        keys: A SELECT of those keys, which locks nothing; None where they name none.
+        transforms: How a value becomes the key of the bucket.
+    """
+
+    table: str
+    sql: str
+    keys: str | None = None
+    transforms: Transforms = field(default_factory=Transforms)
+
+
+@dataclass(frozen=True)
 class Statements:
     """What a run sends about one table of the operator's.
 
@@ -49,7 +67,7 @@ class Statements:
         claim: A DELETE or UPDATE that returns keys; `$1` ids, `$2` cutoff.
         lock: A SELECT of the ids that a claim may take, which locks them; None where the claim
             does it itself. The same parameters.
-        also_deleted: Tables, and the statements that delete rows of theirs; `$1` ids.
+        also_deleted: The tables whose rows go with the claimed ones, the deepest first.
         rows: A SELECT of id and whole row, as JSON text, of what a claim may take, which locks
             them; the same parameters, and `$3` columns that it leaves out. None where nobody knows.
     """
@@ -57,7 +75,7 @@ class Statements:
     candidates: str
     claim: str
     lock: str | None = None
-    also_deleted: tuple[tuple[str, str], ...] = ()
+    also_deleted: tuple[AlsoDeleted, ...] = ()
     rows: str | None = None
 
 
@@ -166,14 +184,8 @@ class _Writing:
                 "name the primary key as id, or add a unique index",
             )
         self._types = self._types_of([*declared.id, declared.due])
-        kind = "text"
         if declared.key is not None:
-            ((kind, _),) = self._types_of([declared.key])
-        if kind not in _TEXTS:
-            raise RuleRefused(
-                f"{self._table}.{declared.key} is of type {kind}",
-                "a key is text or varchar: let a generated column hold it",
-            )
+            self._require_text(self._table, self._name, name_of(declared.key), declared.key)
         refuse_reaching_own_tables(cursor, self._table)
 
     def _refuse_a_part(self) -> None:
@@ -189,11 +201,10 @@ class _Writing:
                 "declare the whole table, and let `where` say which of its rows may go",
             )
 
-    def _types_of(self, written: Sequence[str]) -> list[tuple[str, str]]:
+    def _types_of(self, written: Sequence[str], table: str = "") -> list[tuple[str, str]]:
         """Name and SQL of each column's type; of a domain what it is made of."""
-        self._cursor.execute(
-            f"SELECT {', '.join(quoted(each) for each in written)} FROM {self._name} LIMIT 0"
-        )
+        columns = ", ".join(quoted(each) for each in written)
+        self._cursor.execute(f"SELECT {columns} FROM {table or self._name} LIMIT 0")
         found = [column.type_code for column in self._cursor.description or []]
         self._cursor.execute(
             "SELECT typname, format_type(oid, NULL)"
@@ -358,23 +369,49 @@ class _Writing:
         power = {"epoch_seconds": 0, "epoch_milliseconds": 3, "epoch_microseconds": 6}[form]
         return f"({_NUMBER.format(column, 8 + power, 11 + power, power)})"
 
-    def _children(self) -> Iterator[tuple[str, str]]:
+    def _children(self) -> Iterator[AlsoDeleted]:
         """The deepest ones first."""
         for child in self._it.also_delete:
             name = self._dependent(child, self._table, self._id[0])
             belongs = f"own.{quoted(child.column)} = ANY($1)"
             for below in child.also_delete:
-                # Locked: one that another row is given meanwhile keeps what belongs to it.
                 middle = (
                     f"SELECT middle.{quoted(child.id)} FROM {name} AS middle"
                     f" WHERE middle.{quoted(child.column)} = ANY($1){_and(child.where)}"
-                    " FOR UPDATE OF middle"
                 )
-                going = f"own.{quoted(below.column)} IN ({middle}){_and(below.where)}"
                 middle_table, _ = table_named(self._cursor, child.table)
                 lowest = self._dependent(below, middle_table, name_of(child.id))
-                yield below.table, f"DELETE FROM {lowest} AS own WHERE {going}"
-            yield child.table, f"DELETE FROM {name} AS own WHERE {belongs}{_and(child.where)}"
+                column = f"own.{quoted(below.column)}"
+                # Locked: one that another row is given meanwhile keeps what belongs to it.
+                locked = f"{column} IN ({middle} FOR UPDATE OF middle)"
+                yield self._going(below, lowest, locked, f"{column} IN ({middle})")
+            yield self._going(child, name, belongs, belongs)
+
+    def _going(
+        self, child: DependentTableSettings, name: str, belongs: str, looked_at: str
+    ) -> AlsoDeleted:
+        returns = keys = ""
+        if child.key is not None:
+            relation, _ = table_named(self._cursor, child.table)
+            column = column_named(relation, columns_in(self._cursor, relation), child.key)
+            self._require_text(relation, name, column, child.key)
+            key = f"nullif(own.{quoted(child.key)}, '')"
+            returns = f"\nRETURNING {key}"
+            keys = f"SELECT {key} FROM {name} AS own WHERE {looked_at}{_and(child.where)}"
+        return AlsoDeleted(
+            child.table,
+            f"DELETE FROM {name} AS own WHERE {belongs}{_and(child.where)}{returns}",
+            keys or None,
+            Transforms.of(child.transforms),
+        )
+
+    def _require_text(self, table: Relation, name: str, column: str, written: str) -> None:
+        ((kind, _),) = self._types_of([written], name)
+        if kind not in _TEXTS:
+            raise RuleRefused(
+                f"{table}.{column} is of type {kind}",
+                "a key is text or varchar: let a generated column hold it",
+            )
 
     def _dependent(self, child: DependentTableSettings, to: Relation, referred: str) -> str:
         relation, _ = table_named(self._cursor, child.table)

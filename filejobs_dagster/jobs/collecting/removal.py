@@ -76,6 +76,7 @@ class Removal:
         self._absent = absent
         self._deletion_mode = DeletionMode()
         self.derived: frozenset[str] = frozenset()
+        self.owners: Mapping[str, Sequence[str]] = {}
 
     def prepare(self) -> None:
         """Ask how this bucket removes, before anything is claimed.
@@ -139,7 +140,7 @@ class Removal:
                 key for key in keys if self._deletion_mode.purges or sizes.get(key, 0) is not None
             ]
             outcomes = self._storage.gate.delete(
-                present, self._context.prove_alive, self._deletion_mode
+                present, self._context.prove_alive, self._deletion_mode, owners=self.owners
             )
             outcomes, absent = _without_absent(outcomes, unseen)
         except DeletionStopped as stopped:

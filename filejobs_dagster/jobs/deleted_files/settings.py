@@ -105,8 +105,8 @@ class DeletedFilesSettings(CollectingSettings):
     tables: list[DeletedTableSettings] = Field(
         default_factory=list,
         description="Tables of your own whose rows are soft-deleted. With any, the project's table "
-        "file is left alone. Objects that `rewrites` of the bucket lead to a key go as orphans, "
-        "once the key's row is gone.",
+        "file is left alone. Objects that `rewrites` of the bucket lead to a key, and that "
+        "neither also_delete nor derived_below name, go as orphans once the key's row is gone.",
         examples=[
             [
                 {
@@ -132,8 +132,8 @@ class DeletedFilesSettings(CollectingSettings):
                 mistake(
                     "its queries get ids of the table file, which is left alone where tables are "
                     "declared",
-                    "let also_delete of the table take the rows, and a rewrite of the bucket name "
-                    "the objects",
+                    "let also_delete of the table take the rows, with the key that they name, or "
+                    "write derived_below for objects without a row",
                 ),
             )
         promised = duration_in(said.get("restore_window"))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 
 DELETED, SCRUBBED, DROPPED = "deleted", "scrubbed", "partitions dropped"
+DETACHED = "partitions detached"
 PENDING = "partitions pending detach"
 CHILDREN, REFUSED, NOT_WON = "children deleted", "refused by PostgreSQL", "left by a trigger"
 IN_USE = "in use"
@@ -38,8 +39,8 @@ FIELDS: Mapping[str, str] = {
     "cutoff": "the moment from which every rule's age is counted back",
     "rules": "a row for each rule, with what the second table says",
     "classes": (
-        "`deleted`, `scrubbed`, `partitions dropped`, `children deleted`, `refused by "
-        "PostgreSQL`, `left by a trigger`, `held by another session`, `no usable time` "
+        "`deleted`, `scrubbed`, `partitions dropped`, `partitions detached`, `children deleted`, "
+        "`refused by PostgreSQL`, `left by a trigger`, `held by another session`, `no usable time` "
         "(`-infinity`), `partitions pending detach`; dry: `would delete`, `would scrub`"
     ),
     "untouched": (
@@ -49,7 +50,10 @@ FIELDS: Mapping[str, str] = {
         "what somebody should know of a rule: cascades, rows without a time, a table over its "
         "size, a partition that could not be dropped"
     ),
-    "dropped": "live: each partition with its bounds and PostgreSQL's estimate of its rows",
+    "dropped": (
+        "live: each partition that was dropped or detached, with its bounds and PostgreSQL's "
+        "estimate of its rows"
+    ),
     "would_collect": "dry: due rows of all rules",
     "would_collect_is_floor": "dry: some rule has more due than were counted",
     "truncated": "true: the run stopped while more was due",

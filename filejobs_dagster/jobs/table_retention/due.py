@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from filejobs_dagster.jobs.table_retention import partitions
-from filejobs_dagster.jobs.table_retention.partitions import partitions_past, reason_to_keep
-from filejobs_dagster.jobs.table_retention.statements import Statements
+from filejobs_dagster.jobs.table_retention.partitions import (
+    LAST,
+    partitions_past,
+    reason_to_keep,
+)
+from filejobs_dagster.jobs.table_retention.statements import NAMED, Statements
 from filejobs_dagster.jobs.table_retention.target import IN_INDEX_ORDER, RuleRefused
 
 if TYPE_CHECKING:
@@ -82,6 +86,9 @@ def missing_indexes(cursor: Raw, target: Target, statements: Statements) -> list
     for child in target.children:
         if not _has_index(cursor, child.relation, child.column.name):
             found += _of_other(cursor, child.relation, child.column.name, "deletes its children")
+    for other in target.dangling.named if target.dangling is not None else ():
+        if not _has_index(cursor, other.relation, other.column.name):
+            found += _of_other(cursor, other.relation, other.column.name, "looks what is named")
     for key in target.foreign_keys:
         if not key.indexed:
             found += _of_other(cursor, key.relation, key.column, f"looks after {key.name}")
@@ -180,7 +187,7 @@ def _large(cursor: Raw, target: Target) -> Iterator[tuple[int, int, str, str]]:
 
 def _unserved(cursor: Raw, node: dict[str, Any], column: str) -> Iterator[tuple[str, str]]:
     """The tables of a plan that no index leads into by the time."""
-    if "Relation Name" in node and not _is_served(cursor, node, column):
+    if "Relation Name" in node and node["Alias"] != NAMED and not _is_served(cursor, node, column):
         yield str(node["Schema"]), str(node["Relation Name"])
     for child in node.get("Plans", ()):
         yield from _unserved(cursor, child, column)
@@ -231,6 +238,44 @@ def _of_other(cursor: Raw, relation: Relation, column: str, what: str) -> list[M
     ]
 
 
+NEWEST = 1000
+"""So many rows, the newest ones, say whether the tables that a rule names are those it means."""
+
+
+def refuse_where_most_dangle(cursor: Raw, statements: Statements) -> None:
+    """Make sure that what the rows name is looked for in the right tables, and that those are full.
+
+    The oldest rows may well dangle all; of the newest, most name something that is there.
+
+    Args:
+        cursor: In a transaction.
+        statements: Of either fate.
+
+    Raises:
+        RuleRefused: Too many dangle, or they name rows of more tables than the rule knows.
+    """
+    target, rule = statements.target, statements.target.rule
+    dangling = target.dangling
+    if dangling is None or rule.dangling is None:
+        return
+    cursor.execute(statements.newest(dangling, NEWEST))
+    rows, dangle, kinds = cursor.fetchone() or (0, 0, 0)
+    tables = ", ".join(str(each.relation) for each in dangling.named)
+    if dangling.kind is not None and kinds > len(dangling.named):
+        raise RuleRefused(
+            f"the newest rows of {target.table} have {kinds} values of {dangling.kind.name}, and "
+            f"the rule looks into {tables} alone: rows that name another table would be taken",
+            f"let `where` fix one of them: {dangling.kind.name} = 'Message'",
+        )
+    if dangle > rows * rule.dangling.at_most:
+        raise RuleRefused(
+            f"{dangle} of the newest {rows} rows of {target.table} name what is not in {tables}, "
+            f"and at_most is {rule.dangling.at_most:g}: such a table is being filled, or it is not "
+            "what they name",
+            "look some of these rows up; if all of them are rightly so, raise at_most of dangling",
+        )
+
+
 _SIZE = """
 SELECT sum(pg_total_relation_size(oid))::bigint
   FROM (SELECT $1::oid AS oid UNION SELECT relid FROM pg_partition_tree($1)) AS part
@@ -263,7 +308,8 @@ class Look:
         without_time: Rows that the rule means and never takes, because they have no time; None
             where a large table would be read as a whole for it.
         oldest: The moment of the oldest row that is due for deletion, or None.
-        partitions: Those that would be dropped as a whole; their rows count in `deletes` as well.
+        partitions: Those that would go as a whole; their rows count in `deletes` as well.
+        last_partition: One that is past, and stays, since the table has no other one; or None.
         size_bytes: The table with its indexes and partitions.
     """
 
@@ -273,6 +319,7 @@ class Look:
     oldest: datetime | None
     partitions: tuple[Partition, ...]
     size_bytes: int
+    last_partition: Relation | None = None
 
 
 @dataclass(frozen=True)
@@ -329,18 +376,31 @@ class Plan:
             most: Rows of each kind are counted up to here.
         """
         cursor.execute(IN_INDEX_ORDER)
+        refuse_where_most_dangle(cursor, self.delete)
         deletes = counted(cursor, self.delete.count(most + 1), most)
         scrubs = Count(0)
         if self.scrub is not None:
             scrubs = counted(cursor, self.scrub.count(most + 1), most)
+        partitions = self.whole_partitions(cursor)
+        # Those before it go, and then it is the last one.
+        last = (
+            partitions[-1].relation if partitions and self._all_of_it(cursor, partitions) else None
+        )
         return Look(
             deletes=deletes,
             scrubs=scrubs,
             without_time=_without_time(cursor, self.delete, most),
             oldest=oldest(cursor, self.delete),
-            partitions=tuple(self.whole_partitions(cursor)),
+            partitions=tuple(one for one in partitions if one.relation != last),
+            last_partition=last,
             size_bytes=self.size_bytes(cursor),
         )
+
+    def _all_of_it(self, cursor: Raw, partitions: list[Partition]) -> bool:
+        """Whether the table would have none left."""
+        table = self.target.table.oid
+        cursor.execute("SELECT count(*) FROM pg_inherits WHERE inhparent = $1", (table,))
+        return cursor.fetchone() == (sum(one.parent.oid == table for one in partitions),)
 
     def size_bytes(self, cursor: Raw) -> int:
         """The table with its indexes and partitions."""
@@ -371,6 +431,8 @@ class Plan:
             f"takes them; finish that: {statement}"
             for statement in target.pending
         ]
+        if look.last_partition is not None:
+            found.append(f"{look.last_partition} stays, and its rows go one by one: {LAST}")
         limit = rule.warn_over_bytes
         if limit is not None and look.size_bytes > limit:
             found.append(

@@ -1,4 +1,4 @@
-"""Partitions of which every row is past the cutoff: detached and dropped as a whole.
+"""Partitions of which every row is past the cutoff: detached as a whole, and mostly dropped.
 
 The upper bound decides, never the lower one nor the name. Both steps are one transaction, together
 with the audit event, so DETACH … CONCURRENTLY is out: it cannot be part of one. The lock that they
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from filejobs_dagster.jobs.table_retention.target import Relation
+from filejobs_dagster.settings.conditions import name_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -167,7 +168,7 @@ class Partition:
 def reason_to_keep(target: Target) -> str | None:
     """Why partitions are not dropped as a whole, or None; their rows go one by one then."""
     rule = target.rule
-    if rule.where is not None or rule.except_ is not None:
+    if rule.where is not None or rule.except_ is not None or rule.dangling is not None:
         return "a partition may hold rows that the conditions keep"
     if target.children:
         return "the children of its rows are deleted with them"
@@ -215,12 +216,11 @@ def partitions_past(cursor: Raw, target: Target, cutoff: datetime) -> list[Parti
     return found
 
 
-def drop(cursor: Raw, target: Target, partition: Partition, cutoff: datetime) -> bool:
-    """Detach a partition and drop it, in the caller's transaction.
+def take(cursor: Raw, target: Target, partition: Partition, cutoff: datetime) -> str | None:
+    """Detach a partition, and drop it where the rule says so, in the caller's transaction.
 
     Returns:
-        False when it is not past the cutoff any more, or holds a row with an infinite time; then
-        nothing was done.
+        Why it stays: nothing was done then. None when it is gone.
     """
     cursor.execute("SELECT current_setting('lock_timeout')")
     (before,) = cursor.fetchone() or ("0",)
@@ -232,18 +232,39 @@ def drop(cursor: Raw, target: Target, partition: Partition, cutoff: datetime) ->
     # Under the lock: somebody may have detached it, or attached it with other bounds.
     still = partitions_past(cursor, target, cutoff)
     if (partition.relation, partition.bounds) not in [(one.relation, one.bounds) for one in still]:
-        return False
+        return "it is another one than a moment ago"
     if _has_infinite_time(cursor, target, partition):
-        return False
+        return "it holds rows whose time is -infinity"
+    if is_last(cursor, partition):
+        return LAST
     cursor.execute(
         sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(
             partition.parent.quoted, partition.relation.quoted
         )
     )
-    # Without CASCADE: what depends on the partition, such as a view, keeps it.
-    cursor.execute(sql.SQL("DROP TABLE {}").format(partition.relation.quoted))
+    if target.rule.whole_partitions == "drop":
+        # Without CASCADE: what depends on the partition, such as a view, keeps it.
+        cursor.execute(sql.SQL("DROP TABLE {}").format(partition.relation.quoted))
+    elif target.rule.archive_schema is not None:
+        cursor.execute(
+            sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
+                partition.relation.quoted, sql.Identifier(name_of(target.rule.archive_schema))
+            )
+        )
     cursor.execute("SELECT set_config('lock_timeout', $1, true)", (before,))
-    return True
+    return None
+
+
+LAST = "it is the last one, and new rows would have no place: see to what makes partitions"
+
+
+def is_last(cursor: Raw, partition: Partition) -> bool:
+    """Tell whether its table has no other partition."""
+    cursor.execute(
+        "SELECT count(*) FROM pg_inherits WHERE inhparent = $1 AND NOT inhdetachpending",
+        (partition.parent.oid,),
+    )
+    return cursor.fetchone() == (1,)
 
 
 def _has_infinite_time(cursor: Raw, target: Target, partition: Partition) -> bool:

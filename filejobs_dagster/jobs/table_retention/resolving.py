@@ -16,6 +16,7 @@ from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.target import (
     Child,
     Column,
+    Dangling,
     ForeignKey,
     Relation,
     RuleRefused,
@@ -23,7 +24,7 @@ from filejobs_dagster.jobs.table_retention.target import (
 )
 from filejobs_dagster.postgres.migrate import shipped
 from filejobs_dagster.postgres.replica_identity import refusing
-from filejobs_dagster.settings.conditions import name_of
+from filejobs_dagster.settings.conditions import columns_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -198,9 +199,13 @@ _KINDS = {
     "i": "an index", "I": "an index", "c": "a type",
 }  # fmt: skip
 
+# Of a domain, what it is made of.
 _COLUMNS = """
-SELECT attname, format_type(atttypid, atttypmod), attnotnull, attgenerated::text
-  FROM pg_attribute
+SELECT attname,
+       format_type(coalesce(nullif(typbasetype, 0), atttypid),
+                   CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END),
+       attnotnull OR typnotnull, attgenerated::text
+  FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
  WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
 """
 
@@ -255,6 +260,7 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
     key = _key(cursor, table, columns)
     refuse_reaching_own_tables(cursor, table)
     children = list(_children(cursor, rule, table, key))
+    dangling, unlocked = _dangling(cursor, rule, table, columns)
     foreign_keys = foreign_keys_to(cursor, table)
     changed = [table, *(child.relation for child, _ in children)]
     changed += [key.relation for key in foreign_keys if key.action != "refuses"]
@@ -266,6 +272,7 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
         key=key,
         scrub=_scrubbed(cursor, table, columns, rule, key),
         children=tuple(child for child, _ in children),
+        dangling=dangling,
         foreign_keys=foreign_keys,
         lacking=tuple(
             f"{privilege} on {relation}"
@@ -273,6 +280,7 @@ def resolve(cursor: Raw, rule: RetentionRuleSettings) -> Target:
                 (table, facts["lacking"]),
                 # Rows of a child are not locked first, so that UPDATE is not needed.
                 *((child.relation, missing - {"UPDATE"}) for child, missing in children),
+                *unlocked,
             ]
             for privilege in sorted(missing)
         ),
@@ -391,7 +399,8 @@ def _time(
     if kind is None:
         raise RuleRefused(
             f"{table}.{name} is of type {column.type}",
-            "a time is a timestamptz, a timestamp or a date",
+            "a time is a timestamptz, a timestamp or a date; a `rule` of own_jobs reads numbers, "
+            "texts and UUIDs of version 7 as well, by its due_as",
         )
     if kind == partitions.TIMESTAMP and rule.time_zone is None:
         raise RuleRefused(
@@ -471,3 +480,54 @@ def _children(
         columns = columns_in(cursor, relation)
         name = column_named(relation, columns, child.column)
         yield Child(relation, Column(name, columns[name][0])), facts["lacking"]
+
+
+_CONTENT_TYPE = "content_type_id"
+"""What Django calls the column that says of which table an object_id is."""
+
+
+def _dangling(
+    cursor: Raw,
+    rule: RetentionRuleSettings,
+    table: Relation,
+    columns: dict[str, tuple[str, bool, bool]],
+) -> tuple[Dangling | None, list[tuple[Relation, set[str]]]]:
+    """What the rows name, and what the role lacks to keep others from writing there."""
+    if rule.dangling is None:
+        return None, []
+    name = column_named(table, columns, rule.dangling.column)
+    column = Column(name, columns[name][0])
+    beside = (re.sub("_id$", "", name) + "_type", _CONTENT_TYPE)
+    kinds = [each for each in beside if each in columns and each != name]
+    looked_at = columns_of(rule.where) if rule.where is not None else set()
+    for kind in kinds:
+        if kind not in looked_at:
+            raise RuleRefused(
+                f"{table}.{kind} says of which table {name} is an id, and `where` does not look "
+                "at it: a row that names one of another table would be taken for dangling",
+                f"add it to `where`: {kind} = 'Message'",
+            )
+    named, unlocked = [], []
+    for other in rule.dangling.nowhere_in:
+        relation, facts = table_named(cursor, other.table)
+        theirs = columns_in(cursor, relation)
+        wanted = column_named(relation, theirs, other.column)
+        if _compared_as(theirs[wanted][0]) != _compared_as(column.type):
+            raise RuleRefused(
+                f"{table}.{name} is of type {column.type}, and {relation}.{wanted} of type "
+                f"{theirs[wanted][0]}: 7 and 007 would be two ids",
+                "let a generated column hold the id in the type of the other table",
+            )
+        named.append(Child(relation, Column(wanted, theirs[wanted][0])))
+        unlocked.append((relation, facts["lacking"] - {"DELETE"}))
+    named.sort(key=lambda each: each.relation.oid)
+    says = Column(kinds[0], columns[kinds[0]][0]) if kinds else None
+    return Dangling(column, tuple(named), says), unlocked
+
+
+def _compared_as(written: str) -> str:
+    """What values of a type are compared as, without loss."""
+    bare = re.sub(r"\(.*\)", "", written)
+    if bare in ("smallint", "integer", "bigint", "numeric"):
+        return "a number"
+    return "a text" if bare in ("text", "character varying") else written

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictFloat, StrictInt
 
 from filejobs_dagster.settings.conditions import (
     ColumnName,
@@ -17,11 +17,50 @@ from filejobs_dagster.settings.conditions import (
     name_of,
 )
 from filejobs_dagster.settings.problems import mistake, shown
-from filejobs_dagster.settings.section import Asked, Found, JobSettings, OneRun, Run, Section
+from filejobs_dagster.settings.section import Asked, Found, JobSettings, OneRun, Run, Section, part
 from filejobs_dagster.settings.tables import OtherTableSettings
 from filejobs_dagster.settings.values import Duration, Text, between, duration_in
 
 JOB = "table_retention"
+
+
+class ReferredTableSettings(Section):
+    """A table whose rows other rows name."""
+
+    table: TableName = Field(
+        description="The table, with its schema; no view, which may hide rows that are there.",
+        examples=["public.messages"],
+    )
+    column: ColumnName = Field(
+        default="id",
+        description="Its column that is named. Have an index on it.",
+        examples=["id"],
+    )
+
+
+class DanglingSettings(Section):
+    """Which rows name a row that is not there any more."""
+
+    column: ColumnName = Field(
+        description="The column that holds the id of a row of another table. NULL names none, and "
+        "keeps the row.",
+        examples=["record_id"],
+    )
+    nowhere_in: list[ReferredTableSettings] = Field(
+        min_length=1,
+        description="Every table in which that row may be, archives too. While a batch is taken "
+        "nobody can write to them (SHARE), so that none comes unseen; a batch waits two seconds "
+        "for who writes. The column has the same type there.",
+        examples=[[{"table": "public.messages"}]],
+    )
+    at_most: StrictFloat = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Refuse the rule when a larger share of the newest 1,000 rows dangles: the "
+        "other table is being filled, or is another one than you mean.",
+        examples=[0.5],
+    )
 
 
 class RetentionRuleSettings(Section):
@@ -72,6 +111,25 @@ class RetentionRuleSettings(Section):
         description="Never rows for which this condition is true, or NULL.",
         examples=["legal_hold"],
     )
+    dangling: DanglingSettings | None = Field(
+        default=None,
+        description="Only rows that name a row which is in none of these tables. Where a second "
+        "column says what is named, `where` must fix it: record_type = 'Message'.",
+        examples=[{"column": "record_id", "nowhere_in": [{"table": "public.messages"}]}],
+    )
+    whole_partitions: Literal["drop", "detach"] = Field(
+        default="drop",
+        description="What becomes of a partition that is past as a whole: it is dropped, or "
+        "detached and left as a table of its own. The table's last partition stays either way, and "
+        "its rows go one by one.",
+        examples=["detach"],
+    )
+    archive_schema: ColumnName | None = Field(
+        default=None,
+        description="The schema that a detached partition is moved to. Without it, it stays where "
+        "it is. The role may create tables there.",
+        examples=["archive"],
+    )
     batch_size: StrictInt = Field(
         default=1000,
         ge=1,
@@ -105,13 +163,21 @@ class RetentionRuleSettings(Section):
                 ("scrub",),
                 mistake("it names columns, and scrub_after does not say when", "add scrub_after"),
             )
+        if said.get("archive_schema") is not None and said.get("whole_partitions") != "detach":
+            yield (
+                ("archive_schema",),
+                mistake("a dropped partition goes nowhere", "write whole_partitions: detach"),
+            )
         if isinstance(columns, list):
             yield from _needed_afterwards(said, [each for each in columns if isinstance(each, str)])
         yield from _too_late(said)
 
 
 def _needed_afterwards(said: Mapping[str, Any], columns: list[str]) -> Iterator[Found]:
-    looked_at = {"time": {name_of(str(said.get("time", "")))}}
+    looked_at = {
+        "time": {name_of(str(said.get("time", "")))},
+        "dangling": {name_of(str(part(said.get("dangling"), "column")))},
+    }
     for key in ("where", "except"):
         condition = said.get(key, said.get(f"{key}_"))
         if isinstance(condition, str):
@@ -201,6 +267,9 @@ class TableRetentionSettings(JobSettings):
             yield Asked(by, None, table=rule.table, privileges=("SELECT", "UPDATE", "DELETE"))
             for child in rule.children:
                 yield Asked(by, None, table=child.table, privileges=("SELECT", "DELETE"))
+            for other in rule.dangling.nowhere_in if rule.dangling else ():
+                # PostgreSQL lets only who may change a table keep others from changing it.
+                yield Asked(by, None, table=other.table, privileges=("SELECT", "UPDATE"))
 
 
 class TableRetentionRun(OneRun, TableRetentionSettings):

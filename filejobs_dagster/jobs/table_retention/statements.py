@@ -15,12 +15,15 @@ from psycopg import sql
 from filejobs_dagster.jobs.table_retention import partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from filejobs_dagster.jobs.table_retention.target import Child, Target
+    from filejobs_dagster.jobs.table_retention.target import Child, Dangling, Target
 
 Fate = Literal["deleted", "scrubbed"]
+
+NAMED = "named_elsewhere"
+"""What a table is called in which a row is looked for that another one names."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,13 @@ class Statements:
         return sql.SQL("\n   AND ").join(parts)
 
     def _conditions(self) -> list[sql.Composable]:
+        found = self._written()
+        if self.target.dangling is not None:
+            found.append(self._names_nothing(self.target.dangling))
+        return found
+
+    def _written(self) -> list[sql.Composable]:
+        """The operator's own conditions."""
         rule = self.target.rule
         found: list[sql.Composable] = []
         if rule.where is not None:
@@ -69,6 +79,48 @@ class Statements:
         if rule.except_ is not None:
             found.append(_false(rule.except_))
         return found
+
+    def _names_nothing(self, dangling: Dangling) -> sql.Composed:
+        """The condition that the row names another one, which is nowhere."""
+        column = self.target.own(dangling.column)
+        parts = [sql.SQL("{} IS NOT NULL").format(column)]
+        parts += [
+            sql.SQL("NOT EXISTS (SELECT FROM {} AS {} WHERE {} = {})").format(
+                each.relation.quoted,
+                sql.Identifier(NAMED),
+                sql.Identifier(NAMED, each.column.name),
+                column,
+            )
+            for each in dangling.named
+        ]
+        return sql.SQL("({})").format(sql.SQL(" AND ").join(parts))
+
+    def keep_out(self) -> Iterator[sql.Composed]:
+        """SQL that lets no row come which a row of the table would name, until the end."""
+        dangling = self.target.dangling
+        for each in dangling.named if dangling is not None else ():
+            yield sql.SQL("LOCK TABLE {} IN SHARE MODE").format(each.relation.quoted)
+
+    def newest(self, dangling: Dangling, most: int) -> sql.Composed:
+        """SQL about the newest `most` rows that the conditions mean and that name another one.
+
+        It returns how many they are, how many of them dangle, and what they say that they name.
+        """
+        named = sql.SQL("{} IS NOT NULL").format(self.target.own(dangling.column))
+        meant: list[sql.Composable] = [named, *self._written()]
+        kind = sql.SQL("NULL") if dangling.kind is None else self.target.own(dangling.kind)
+        return sql.SQL(
+            "SELECT count(*), count(*) FILTER (WHERE dangles), count(DISTINCT kind)\n"
+            "  FROM (SELECT {} AS dangles, {}::text AS kind FROM {}\n WHERE {}\n"
+            " ORDER BY {} DESC LIMIT {}) AS newest"
+        ).format(
+            self._names_nothing(dangling),
+            kind,
+            self.target.table.quoted,
+            sql.SQL(" AND ").join(meant),
+            self.target.own(self.target.time),
+            sql.Literal(most),
+        )
 
     def only(self) -> str:
         """The condition of an index with no other rows than those that can be due; may be empty."""

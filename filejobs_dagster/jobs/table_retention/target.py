@@ -111,10 +111,25 @@ class Relation:
 
 @dataclass(frozen=True)
 class Child:
-    """A child table of the rule, and its column that holds the key."""
+    """Another table of the rule, and its column that holds the same value."""
 
     relation: Relation
     column: Column
+
+
+@dataclass(frozen=True)
+class Dangling:
+    """Rows that name a row which is not there.
+
+    Attributes:
+        column: The column that names it.
+        named: Where it may be, in the order in which these tables are locked.
+        kind: The column that says what is named, or None.
+    """
+
+    column: Column
+    named: tuple[Child, ...]
+    kind: Column | None
 
 
 @dataclass(frozen=True)
@@ -148,6 +163,7 @@ class Target:
         key: The columns of the primary key, or of a unique index that can stand for it.
         scrub: The columns to scrub, as the database names them.
         children: The child tables of the rule.
+        dangling: Which rows are meant by what they name, or None.
         foreign_keys: What else refers to the table.
         lacking: Privileges that the role lacks for a live run, in words; empty for none.
         unidentified: Published tables whose rows PostgreSQL will not delete, in words.
@@ -163,6 +179,7 @@ class Target:
     key: tuple[Column, ...]
     scrub: tuple[str, ...] = ()
     children: tuple[Child, ...] = ()
+    dangling: Dangling | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
     lacking: tuple[str, ...] = ()
     unidentified: tuple[str, ...] = ()
@@ -175,13 +192,16 @@ class Target:
         """The columns by which rows are taken in turn: the time, then what is unique."""
         return (self.time, *(each for each in self.key if each.name != self.time.name))
 
+    def own(self, column: Column) -> sql.Identifier:
+        """A column with the table's name before it, so that no other one is meant."""
+        return sql.Identifier(self.table.schema, self.table.name, column.name)
+
     def in_order(self) -> tuple[sql.Identifier, ...]:
         """The order for ORDER BY, with the table's name before each column.
 
         Without it, ORDER BY means a column of the answer, where ids are texts: 10 before 2.
         """
-        schema, name = self.table.schema, self.table.name
-        return tuple(sql.Identifier(schema, name, each.name) for each in self.order)
+        return tuple(self.own(each) for each in self.order)
 
     def privileges(self) -> RuleRefused | None:
         """Why PostgreSQL will refuse a live run of this role, or None."""
@@ -191,7 +211,7 @@ class Target:
             return None
         return RuleRefused(
             f"the role lacks {' and '.join(self.lacking)}",
-            "GRANT them to the role of the jobs; locking a row needs UPDATE",
+            "GRANT them to the role of the jobs; locking a row or a table needs UPDATE",
         )
 
     @property

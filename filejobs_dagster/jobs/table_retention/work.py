@@ -27,6 +27,7 @@ from filejobs_dagster.jobs.table_retention import partitions
 from filejobs_dagster.jobs.table_retention.detail import (
     CHILDREN,
     DELETED,
+    DETACHED,
     DROPPED,
     IN_USE,
     NOT_WON,
@@ -36,6 +37,7 @@ from filejobs_dagster.jobs.table_retention.detail import (
     WOULD_SCRUB,
     RetentionDetail,
 )
+from filejobs_dagster.jobs.table_retention.due import refuse_where_most_dangle
 from filejobs_dagster.jobs.table_retention.statements import keys_as_arrays, row_of
 from filejobs_dagster.jobs.table_retention.target import (
     IN_INDEX_ORDER,
@@ -47,7 +49,7 @@ from filejobs_dagster.jobs.table_retention.target import (
     roles_search_path,
     said,
 )
-from filejobs_dagster.postgres.connect import trying_again
+from filejobs_dagster.postgres.connect import TRIES, trying_again
 from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
@@ -202,7 +204,7 @@ class Record:
         # A dry run has no number of things done; unknown is a dash and never zero.
         done: dict[str, str | int] = {
             "deleted": tally.classes[DELETED], "scrubbed": tally.classes[SCRUBBED],
-            "partitions": tally.classes[DROPPED],
+            "partitions": tally.classes[DROPPED] + tally.classes[DETACHED],
         }  # fmt: skip
         if not self._live:
             done = dict.fromkeys(done, "-")
@@ -288,6 +290,12 @@ MOST_REFUSED_IN_A_ROW = 10_000
 
 Rows that a foreign key keeps are the oldest before long, and each run meets all of them first, so
 the number is far above what somebody keeps on purpose; a few milliseconds each.
+"""
+
+PATIENCE = "2s"
+"""How long those are waited for who write to a table that must stand still; others queue behind.
+
+Longer than PostgreSQL takes to end an autovacuum for it (deadlock_timeout).
 """
 
 _STILL_THE_TABLE = "SELECT to_regclass(format('%I.%I', $1::text, $2::text))::oid = $3"
@@ -392,6 +400,12 @@ class Work:
                 raise
             if isinstance(error, psycopg.errors.QueryCanceled) and not self._locked:
                 raise self._required_plan().too_slow() from None
+            if isinstance(error, psycopg.errors.LockNotAvailable) and stage.target.dangling:
+                raise RuleRefused(
+                    "somebody wrote for longer to a table of `nowhere_in` than a batch waits "
+                    f"({PATIENCE}, {TRIES} times)",
+                    "the next run tries again; schedule the rule beside long loads and backups",
+                ) from None
             if not (self._may_be_refused and refuses_rows(error)):
                 raise
             self._refused(context, records, error)
@@ -426,8 +440,10 @@ class Work:
         database, connection = context.database, context.connection
         with database.transaction(connection) as cursor:
             with raw_cursor(connection) as raw, roles_search_path(raw):
+                self._keep_out(raw, stage)
                 self._require_same_table(raw, stage)
                 raw.execute(IN_INDEX_ORDER)
+                refuse_where_most_dangle(raw, stage)
                 raw.execute(stage.page(self._after, size, lock=True))
                 self._locked = rows = [row_of(answer) for answer in raw.fetchall()]
                 # What refuses the events below refuses no row.
@@ -447,14 +463,29 @@ class Work:
                 records.write(cursor, self, tally, kind, facts, gone if taken else None)
         return tally
 
+    @staticmethod
+    def _keep_out(raw: Raw, stage: Statements) -> None:
+        """Let nobody insert what a row of the batch names: what is not committed nobody sees.
+
+        The first statement of all: who writes there and then to these rows is waited for, not met.
+        """
+        raw.execute("SELECT current_setting('lock_timeout')")
+        (before,) = raw.fetchone() or ("0",)
+        for lock in stage.keep_out():
+            raw.execute("SELECT set_config('lock_timeout', $1, true)", (PATIENCE,))
+            raw.execute(lock)
+        raw.execute("SELECT set_config('lock_timeout', $1, true)", (before,))
+
     def _require_same_table(self, raw: Raw, stage: Statements) -> None:
-        table = stage.target.table
-        raw.execute(_STILL_THE_TABLE, (table.schema, table.name, table.oid))
-        if raw.fetchone() != (True,):
-            raise RuleRefused(
-                f"{table} is another table than when the run began, or gone",
-                "look who replaced it; the next run looks it up again",
-            )
+        dangling = stage.target.dangling
+        named = () if dangling is None else (each.relation for each in dangling.named)
+        for table in (stage.target.table, *named):
+            raw.execute(_STILL_THE_TABLE, (table.schema, table.name, table.oid))
+            if raw.fetchone() != (True,):
+                raise RuleRefused(
+                    f"{table} is another table than when the run began, or gone",
+                    "look who replaced it; the next run looks it up again",
+                )
 
     @staticmethod
     def _take(raw: Raw, stage: Statements, rows: list[Row]) -> tuple[dict[str, int], int]:
@@ -558,13 +589,18 @@ class Work:
         with database.transaction(connection) as cursor:
             with raw_cursor(connection) as raw, roles_search_path(raw):
                 self._require_same_table(raw, plan.delete)
-                if not partitions.drop(raw, plan.target, partition, plan.delete.cutoff):
-                    return None
+                stays = partitions.take(raw, plan.target, partition, plan.delete.cutoff)
+            if stays is not None:
+                note = f"{partition.relation} stays, and its rows go one by one: {stays}"
+                self.notes += [note] if note not in self.notes else []
+                return None
+            dropped = self.rule.whole_partitions == "drop"
             tally = self.tally.copy()
             tally.scanned += 1
-            tally.count(DROPPED, Meaning.DONE)
+            tally.count(DROPPED if dropped else DETACHED, Meaning.DONE)
             facts = facts_of_partition(plan.delete, partition)
-            records.write(cursor, self, tally, "table_retention.partition_dropped", facts)
+            kind = f"table_retention.partition_{'dropped' if dropped else 'detached'}"
+            records.write(cursor, self, tally, kind, facts)
         return tally
 
     def _required_plan(self) -> Plan:

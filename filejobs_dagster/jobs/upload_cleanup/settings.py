@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, ClassVar
 
@@ -20,6 +21,13 @@ _DAY = timedelta(days=1)
 
 class UploadCleanupSettings(OneBucketSettings):
     """What `upload_cleanup` can be told."""
+
+    not_here: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("table", "tables", "source", "states", "where", "set"),
+        "this job knows the states of the table upload alone. Cancelled uploads of a table of your "
+        "own go by upload_reservations: tables: [{…, where: \"state = 'cancelled'\", set: {state: "
+        "cleaned}}]",
+    )
 
     limit: Annotated[
         StrictInt,

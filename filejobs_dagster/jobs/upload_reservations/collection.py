@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import psycopg
 
 from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken
-from filejobs_dagster.book.totals import Totals
+from filejobs_dagster.book.totals import KEPT, Meaning, Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
@@ -26,7 +27,10 @@ from filejobs_dagster.jobs.upload_reservations.file_table import (
 )
 from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
 from filejobs_dagster.objects.client import check_access
+from filejobs_dagster.objects.errors import described
+from filejobs_dagster.objects.heads import THREADS
 from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,6 +103,8 @@ class Collection(collection.Collection[Reservation]):
             ),
         )
         self._source = self._sources[0]
+        self._below: dict[str, str] = {}
+        self._beside: list[str] = []
         books = Bookkeeping(
             context,
             Totals(live=context.live, measured=limits.count_bytes),
@@ -200,6 +206,8 @@ class Collection(collection.Collection[Reservation]):
     def _won(
         self, batch: Sequence[Reservation], begins: datetime, before: datetime
     ) -> Sequence[Reservation]:
+        # Before the claim: nobody waits for storage while rows are locked.
+        self._below = self._lying_below(batch)
         try:
             return super()._won(batch, begins, before)
         except ClaimUnconfirmed as unconfirmed:
@@ -234,6 +242,7 @@ class Collection(collection.Collection[Reservation]):
         try:
             with self._source.claiming(wanted, begins, before, run_id) as (won, cursor):
                 self._count_also_deleted()
+                self._made_from(won, self._source.keys_beside())
                 self._books.commit_claim(
                     cursor,
                     Taken(self._source.table, [row.known_since for row in won]),
@@ -263,6 +272,61 @@ class Collection(collection.Collection[Reservation]):
         if more:
             known = Counter(self._books.facts.get("also_deleted", {}))
             self._books.facts["also_deleted"] = dict(known + more)
+
+    def _report_batch(self, batch: Sequence[Reservation], *moments: datetime) -> None:
+        self._below = self._lying_below(batch)
+        self._made_from(batch, self._source.keys_beside(batch))
+        for key in sorted(self._removal.derived):
+            reason = self._storage.gate.owned(key)
+            if reason is not None:
+                self._removal.note(KEPT + reason, key, Meaning.STAYS)
+        self._beside = [key for key in self._beside if self._storage.gate.owned(key) is None]
+        super()._report_batch(batch, *moments)
+
+    def _lying_below(self, batch: Sequence[Reservation]) -> dict[str, str]:
+        """Objects that were made from those of rows, each with the key that it was made from.
+
+        What came after its row was due may be somebody's that nobody knows of yet.
+
+        Raises:
+            JobFailed: Storage does not list a folder; nothing was claimed.
+        """
+        asked = [(folder, row) for row in batch for folder in self._source.folders_below(row.key)]
+        if not asked:
+            return {}
+
+        def listed(one: tuple[str, Reservation]) -> list[tuple[str, str]]:
+            folder, row = one
+            page = self._storage.client.list_objects_v2(
+                Bucket=self._storage.bucket, Prefix=folder, Delimiter="/"
+            )
+            return [
+                (it["Key"], row.key)
+                for it in page.get("Contents", [])
+                if it["Key"].startswith(folder)
+                and "/" not in it["Key"][len(folder) :]
+                and it["LastModified"] < row.due
+            ]
+
+        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+            try:
+                return {key: of for found in pool.map(listed, asked) for key, of in found}
+            except Exception as error:
+                raise JobFailed(
+                    f"The folders of derived_below could not be listed: {described(error)}. No "
+                    "further row was claimed. See what `filejobs doctor` says of the bucket."
+                ) from error
+
+    def _made_from(self, rows: Sequence[Reservation], beside: Sequence[str]) -> None:
+        """What goes with rows, whatever the claim has left of the batch."""
+        own = {row.key for row in rows}
+        below = {key: of for key, of in self._below.items() if of in own and key not in own}
+        self._beside = [key for key in dict.fromkeys([*beside, *below]) if key not in own]
+        self._removal.derived = frozenset(self._beside)
+        self._removal.owners = {key: (of,) for key, of in below.items()}
+
+    def _objects_of(self, won: Sequence[Reservation]) -> list[str]:
+        return [*super()._objects_of(won), *self._beside]
 
     def _still_due(
         self, missed: Sequence[Reservation], begins: datetime, before: datetime

@@ -159,6 +159,16 @@ class FileTable:
         """None: foreign keys do what is to be done."""
         return {}
 
+    def keys_beside(self, rows: Sequence[Reservation] | None = None) -> list[str]:
+        """None: a reservation has nothing made from it."""
+        del rows
+        return []
+
+    def folders_below(self, key: str) -> list[str]:
+        """None."""
+        del key
+        return []
+
     def oldest_left(self, cutoff: datetime) -> datetime | None:
         """When the oldest reservation expired that is due and still there."""
         with self._reading() as cursor:
@@ -280,6 +290,14 @@ class ReservationSource(Protocol):
 
     def also_deleted(self) -> dict[str, int]:
         """Rows of other tables that the newest claim has deleted, by table."""
+        ...
+
+    def keys_beside(self, rows: Sequence[Reservation] | None = None) -> list[str]:
+        """Keys that rows of other tables name which go with these; None for the newest claim's."""
+        ...
+
+    def folders_below(self, key: str) -> list[str]:
+        """The folders in which objects lie that were made from the one of that key."""
         ...
 
     def oldest_left(self, cutoff: datetime) -> datetime | None:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
+    from filejobs_dagster.jobs.collecting.declared import AlsoDeleted
     from filejobs_dagster.jobs.upload_reservations.claims import Doubt
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database, Reachable
@@ -110,6 +111,12 @@ def matched(
     return [by_key[key] for key in returned if key is not None]
 
 
+def _keys(each: AlsoDeleted, cursor: Raw) -> list[str]:
+    """The keys of rows that a statement has returned."""
+    values = [value for (value,) in cursor.fetchall() if value is not None]
+    return [each.transforms.apply(value.encode()).decode() for value in values]
+
+
 class OperatorTable:
     """Reservations by the operator's own statements; each call is one transaction.
 
@@ -147,6 +154,7 @@ class OperatorTable:
         self._known_statements: Statements | None = None
         self._known_shape: Shape | None = None
         self._also_deleted: Counter[str] = Counter()
+        self._keys_beside: list[str] = []
         self._claim_leaves_none = False
         self._table: str | None = None
 
@@ -196,6 +204,28 @@ class OperatorTable:
         """Rows of other tables that the newest claim has deleted, by table."""
         return dict(self._also_deleted)
 
+    def keys_beside(self, rows: Sequence[Reservation] | None = None) -> list[str]:
+        """Keys that rows of other tables name which go with some rows.
+
+        Args:
+            rows: They are looked at alone; None for what the newest claim has deleted.
+        """
+        if rows is None:
+            return list(self._keys_beside)
+        found: list[str] = []
+        with self._reading() as cursor, self._refusing("also_delete", NONE_FURTHER):
+            prepare(cursor, self._shape(cursor))
+            for each in self._statements(cursor).also_deleted:
+                if each.keys is not None:
+                    cursor.execute(each.keys, (ids(row.id for row in rows),))
+                    found += _keys(each, cursor)
+        return found
+
+    def folders_below(self, key: str) -> list[str]:
+        """The folders in which objects lie that were made from the one of that key."""
+        declared = getattr(self._settings, "derived_below", ())
+        return [folder.replace("{key}", key) for folder in declared]
+
     # Looking ----------------------------------------------------------------------------------
 
     def preflight(self) -> None:
@@ -218,8 +248,10 @@ class OperatorTable:
             statements = self._statements(cursor)
             if statements.lock is not None:
                 self._plan(cursor, "claim", statements.lock, values)
-            for _, sql in statements.also_deleted:
-                plans.append(self._plan(cursor, "also_delete", sql, values[:1]))
+            plans += [
+                self._plan(cursor, "also_delete", each.sql, values[:1])
+                for each in statements.also_deleted
+            ]
             self._require_identity(cursor, plans)
             self._plan(cursor, "candidates", self._candidates(cursor).among(), values[:1])
             if self._settings.audit is not None:
@@ -367,7 +399,7 @@ class OperatorTable:
                     database, connection = self._records
                     with database.transaction(reached(connection)) as records:
                         yield won, records
-                    recorded = list(dict.fromkeys(row.key for row in won))
+                    recorded = list(dict.fromkeys([*(row.key for row in won), *self._keys_beside]))
         except psycopg.Error as error:
             if recorded is None:
                 self._name_a_broken_connection(error, ROLLED_BACK)
@@ -389,6 +421,7 @@ class OperatorTable:
                 # A migration since the last look may have left a view, or taken a foreign key.
                 self._known_statements = statements_of(cursor, self._settings, ROLLED_BACK)
             self._also_deleted.clear()
+            self._keys_beside.clear()
             self._rows.clear()
             for distinct in rounds(wanted):
                 try:
@@ -435,10 +468,12 @@ class OperatorTable:
         for _ in range(2):
             cursor.execute(statements.lock or "", (chosen, before))
             chosen = ids(row[0] for row in cursor.fetchall())
-        for table, sql in statements.also_deleted:
-            cursor.execute(sql, (chosen,))
+        for each in statements.also_deleted:
+            cursor.execute(each.sql, (chosen,))
             if cursor.rowcount > 0:
-                self._also_deleted[table] += cursor.rowcount
+                self._also_deleted[each.table] += cursor.rowcount
+            if each.keys is not None:
+                self._keys_beside += _keys(each, cursor)
         return chosen
 
     def _require_none_left(self, cursor: Raw, won: Sequence[Reservation]) -> None:

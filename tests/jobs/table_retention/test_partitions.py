@@ -223,3 +223,52 @@ def test_a_scrubbed_table_drops_its_partitions_and_scrubs_the_others(keeper: Kee
     assert outcome.ok, outcome.error
     assert parts(keeper) == ["middle", "rest", "young"]
     assert keeper.value("SELECT max(id) FROM telemetry WHERE ip IS NOT NULL") in (29, 30)
+
+
+def test_a_partition_is_moved_to_the_archive_and_the_last_one_stays_with_a_word(
+    keeper: Keeper,
+) -> None:
+    telemetry(keeper)
+    keeper.execute("DROP TABLE rest; DELETE FROM young; CREATE SCHEMA archive")
+    archived = telemetry_rule(
+        delete_after="1h", whole_partitions="detach", archive_schema="archive"
+    )
+
+    outcome = keeper.run(archived)
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"]["partitions detached"] == 2
+    assert parts(keeper) == ["young"]
+    assert keeper.value("SELECT count(*) FROM archive.old") == 30
+    kinds = [event["kind"] for event in keeper.events()]
+    assert kinds == ["table_retention.partition_detached"] * 2
+
+    keeper.execute(
+        "ALTER TABLE telemetry DETACH PARTITION young;"
+        "DO $$ BEGIN EXECUTE format('ALTER TABLE telemetry ATTACH PARTITION archive.old"
+        " FOR VALUES FROM (%L) TO (%L)', current_date - 121, current_date - 89); END $$"
+    )
+    dry = keeper.run(telemetry_rule(), mode="dry")
+    live = keeper.run(telemetry_rule())
+
+    assert live.ok, live.error
+    assert parts(keeper) == ["archive.old"]
+    assert live.detail["classes"] == {"deleted": 30}
+    for run in (dry, live):
+        assert "it is the last one" in str(run.detail["warnings"])
+    # CONTROL: dropped as well, the table takes no row any more.
+    keeper.execute("DROP TABLE archive.old")
+    with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
+        keeper.execute("INSERT INTO telemetry VALUES (1, now())")
+
+
+def test_a_time_of_a_domain_is_read_as_what_it_is_made_of(keeper: Keeper) -> None:
+    keeper.execute(
+        "CREATE DOMAIN moment AS timestamptz NOT NULL;"
+        "CREATE TABLE reading (id int PRIMARY KEY, at moment);"
+        "CREATE INDEX ON reading (at);"
+        "INSERT INTO reading VALUES (1, now() - interval '9 days'), (2, now())"
+    )
+    outcome = keeper.run(rule(table="reading", time="at"))
+    assert (outcome.ok, outcome.acted) == (True, 1), outcome.error
+    assert keeper.ids("reading") == [2]
