@@ -44,6 +44,12 @@ sample; the rest is looked for before it is deleted."""
 PAGES_AT_ONCE = 8192
 """64 MB of a table that keeps nothing apart."""
 
+FIRST_PAGES = 1024
+
+A_STATEMENT = 0.25
+"""Seconds that a statement should take, with what is done here with its rows: the number of pages
+follows from the one before. A long one holds a lock, and what waits for that lock, up."""
+
 STATEMENT_TIMEOUT = timedelta(seconds=10)
 LONGEST_WHOLE = timedelta(minutes=10)
 """Of a statement that cannot be made shorter."""
@@ -350,10 +356,11 @@ def read_in_parts(
     """
     in_parts = table.in_parts and connection.info.server_version >= _TID_RANGES
     # Of a table that keeps most of its bytes apart, a page stands for more than 8 KB.
-    most = max(1, pages_at_once * table.pages * 8192 // max(table.size, 1))
+    limit = max(1, pages_at_once * table.pages * 8192 // max(table.size, 1))
+    most = max(1, min(limit, FIRST_PAGES * limit // pages_at_once))
     at, timeout = 0, statement_timeout
     if not in_parts:
-        most, timeout = table.pages, LONGEST_WHOLE
+        limit, most, timeout = table.pages, table.pages, LONGEST_WHOLE
     # Pages that are added meanwhile hold rows that the snapshot does not see.
     while at < table.pages:
         if time.monotonic() >= ends_at:
@@ -361,6 +368,7 @@ def read_in_parts(
         until = at + most
         # The last part has no end: a table that was rewritten meanwhile may be longer.
         pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
+        begun = time.monotonic()
         try:
             read_part(connection, read, pages, timeout)
         except psycopg.errors.QueryCanceled as error:
@@ -376,6 +384,8 @@ def read_in_parts(
                 raise
             return _why_unread(error)
         at = until
+        faster = A_STATEMENT / max(time.monotonic() - begun, 0.001)
+        most = max(1, min(limit, round(most * min(2, max(0.5, faster)))))
     return None
 
 
