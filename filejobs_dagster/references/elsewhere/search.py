@@ -25,7 +25,7 @@ from ahocorasick_rs import BytesAhoCorasick
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.copying import grouped
 from filejobs_dagster.references.elsewhere.columns import Catalogue, Unsearched, catalogue
-from filejobs_dagster.references.elsewhere.forms import Needles
+from filejobs_dagster.references.elsewhere.forms import Needles, folders_of_many
 from filejobs_dagster.references.operator import OperatorQuery, ReferencesUnknown
 from filejobs_dagster.references.replica import catch_up, keep_open, require_nothing_exchanged
 from filejobs_dagster.text import display_key, sanitize_exception
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
+    from filejobs_dagster.references.elsewhere.forms import Layer
     from filejobs_dagster.settings.storage import BucketSettings
 
 MOST_AT_ONCE = 20_000
@@ -209,6 +210,7 @@ class Elsewhere:
         self._on_progress = on_progress
         self._statement_timeout = statement_timeout
         self._pages_at_once = pages_at_once
+        self._of_many: set[Layer] = set()
         self.found = Found()
 
     def look(self) -> Mapping[str, Catalogue | str]:
@@ -222,11 +224,15 @@ class Elsewhere:
         except (psycopg.Error, DatabaseUnavailable) as error:
             return sanitize_exception(error, limit=500)
 
-    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
+    def look_for(
+        self, blocks: Iterator[list[bytes]], references: Iterator[Sequence[bytes]]
+    ) -> dict[bytes, bytes]:
         """Look for the candidates of a pass: all of them, or a sample where they are too many.
 
         Args:
             blocks: All of them.
+            references: Blocks of the keys that sources name, in order, each once: a folder whose
+                files are named one by one is not what a row means that holds its name alone.
 
         Returns:
             Those that a column names, with the column.
@@ -239,6 +245,8 @@ class Elsewhere:
                     held, step = held[::2], step * 2
             count += 1
         self.found.candidates = count
+        # What is looked for later, in a folder that no sample came from, is found by its folder.
+        self._of_many = folders_of_many(held, step, references, self._owned)
         self.search(held)
         return {key: naming.column.encode() for key, naming in self.found.named.items()}
 
@@ -253,7 +261,7 @@ class Elsewhere:
             return
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
-        needles = Needles(wanted, self._owned)
+        needles = Needles(wanted, self._owned, self._of_many)
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
         idle: set[str] | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs.storage_orphans import supply
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
-from filejobs_dagster.references.elsewhere import search
+from filejobs_dagster.references.elsewhere import forms, search
 from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 class Careless(Elsewhere):
     """Finds nothing."""
 
-    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
-        del blocks
+    def look_for(
+        self, blocks: Iterator[list[bytes]], references: Iterator[Sequence[bytes]]
+    ) -> dict[bytes, bytes]:
+        del blocks, references
         return {}
 
     def search(self, keys: Sequence[bytes]) -> None:
@@ -237,3 +240,34 @@ def test_a_column_that_the_application_added_to_a_table_of_ours_names_objects(
     assert sweep().ok
     assert sweep().acted == 1
     assert not sweep.installation.has_object("files/preview-of-a-contract.png")
+
+
+def test_a_tenant_s_number_keeps_no_leftover_and_a_photo_s_number_keeps_its_renditions(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant, photo = (str(uuid.UUID(int=7919**9 * n)) for n in (1, 2))
+    sweep.installation.execute("CREATE TABLE tenant (id uuid)")
+    sweep.installation.execute("CREATE TABLE photo (id uuid)")
+    sweep.installation.execute("INSERT INTO tenant VALUES (%s)", (tenant,))
+    sweep.installation.execute("INSERT INTO photo VALUES (%s)", (photo,))
+    files = [f"files/{tenant}/2026/0{n % 9}/{n}.pdf" for n in range(12)]
+    left, original = f"files/{tenant}/2026/11/a.pdf", f"files/{photo}/original.jpg"
+    rendition = f"files/{photo}/w400.webp"
+    sweep.put(*files, left, original, rendition)
+    sweep.refer(*files, original)
+    # CONTROL: who does not look at what lies beside keeps the leftover for ever.
+    with monkeypatch.context() as careless:
+        careless.setattr(search, "folders_of_many", lambda *_: set())
+        assert sweep("dry").detail["classes"]["named elsewhere"] == 2
+        assert not sweep.candidates()
+    assert sweep("dry").ok
+    assert sweep.candidates().keys() == {left}
+    live = sweep()
+    assert (live.ok, live.acted) == (True, 1)
+    assert sweep.installation.keys() >= {*files, original, rendition}
+    # CONTROL: who lets no number of a folder name what lies below loses the rendition.
+    monkeypatch.setattr(forms, "FEWEST_BESIDE", 1)
+    monkeypatch.setattr(forms, "SHARE_BESIDE", 1)
+    assert sweep().ok
+    assert sweep().acted == 1
+    assert not sweep.installation.has_object(rendition)
