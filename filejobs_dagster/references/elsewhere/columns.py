@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -256,6 +257,17 @@ class Catalogue:
     def columns(self) -> int:
         """How many columns a search reads."""
         return sum(len(table.columns) for table in self.tables)
+
+
+def fingerprint(catalogues: Iterable[Catalogue]) -> str:
+    """A short name for the columns that a search reads: another one, when some came or went."""
+    names = {
+        table.column(place)
+        for one in catalogues
+        for table in one.tables
+        for place in range(len(table.columns))
+    }
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def catalogue(

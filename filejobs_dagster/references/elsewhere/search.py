@@ -24,7 +24,12 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.copying import grouped
-from filejobs_dagster.references.elsewhere.columns import Catalogue, Unsearched, catalogue
+from filejobs_dagster.references.elsewhere.columns import (
+    Catalogue,
+    Unsearched,
+    catalogue,
+    fingerprint,
+)
 from filejobs_dagster.references.elsewhere.forms import Needles, folders_of_many
 from filejobs_dagster.references.operator import OperatorQuery, ReferencesUnknown
 from filejobs_dagster.references.replica import catch_up, keep_open, require_nothing_exchanged
@@ -122,6 +127,7 @@ class Found:
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
         columns: How many were read, and of how many tables.
+        fingerprint: Of all columns that there were to be searched.
         tables: See `columns`.
         size: Bytes of these tables.
         seconds: How long it took.
@@ -134,6 +140,7 @@ class Found:
     unsearched: tuple[Unsearched, ...] = ()
     idle: tuple[str, ...] = ()
     columns: int = 0
+    fingerprint: str = ""
     tables: int = 0
     size: int = 0
     seconds: float = 0.0
@@ -154,6 +161,7 @@ class Found:
                 "found": len(self.named),
                 "tables": self.tables,
                 "columns": self.columns,
+                "fingerprint": self.fingerprint,
                 "bytes": self.size,
                 "seconds": round(self.seconds, 1),
                 "columns_not_searched": len(self.unsearched),
@@ -264,6 +272,7 @@ class Elsewhere:
         needles = Needles(wanted, self._owned, self._of_many)
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
+        catalogues: list[Catalogue] = []
         idle: set[str] | None = None
         for label, place in self._places.items():
             try:
@@ -272,6 +281,7 @@ class Elsewhere:
                 why = f"it could not be searched: {sanitize_exception(error, limit=500)}"
                 unsearched[label] = Unsearched(f"the database of {label}", why)
                 continue
+            catalogues.append(found)
             unsearched |= {one.column: one for one in found.unsearched}
             idle = set(found.idle) if idle is None else idle & set(found.idle)
         known = self.found
@@ -280,6 +290,7 @@ class Elsewhere:
         known.unsearched = tuple(
             ({one.column: one for one in known.unsearched} | unsearched).values()
         )
+        known.fingerprint = fingerprint(catalogues)
         known.idle = tuple(sorted(idle or ()))
         known.columns, known.tables, known.size = work.columns, work.tables, work.size
         known.seconds += time.monotonic() - started

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.doctor.examination import check_elsewhere
 from filejobs_dagster.jobs.storage_orphans import supply
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.references.elsewhere import forms, search
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.settings import BucketSettings
     from tests.jobs.storage_orphans.conftest import Sweeper
 
@@ -240,6 +244,39 @@ def test_a_column_that_the_application_added_to_a_table_of_ours_names_objects(
     assert sweep().ok
     assert sweep().acted == 1
     assert not sweep.installation.has_object("files/preview-of-a-contract.png")
+
+
+def test_a_column_that_was_added_since_the_last_run_is_searched_by_the_next(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("CREATE TABLE post (body text)")
+    sweep.installation.execute("INSERT INTO post VALUES ('nothing')")
+    sweep.seen_before("files/cover of post 1.png")
+
+    def doctor(outcome: Outcome) -> str:
+        sweep.installation.execute(
+            """INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, detail)
+               VALUES (%s, 'test', 'storage_orphans', now(), 'ok', 'live', %s::jsonb)""",
+            (str(uuid.uuid4()), json.dumps(outcome.detail)),
+        )
+        [finding] = check_elsewhere("uploads", sweep.bucket, sweep.installation.database)
+        return finding.found
+
+    last = r"; last searched \d{4}-\d\d-\d\d \d\d:\d\d UTC \(run [^ ]+\)"
+    first = sweep("dry")
+    assert re.search(f"{last}$", doctor(first))
+    # By the same rules, and months later: the application has a new column, and names it there.
+    sweep.installation.execute("ALTER TABLE post ADD COLUMN cover text")
+    sweep.installation.execute("UPDATE post SET cover = 'cover%20of%20post%201.png'")
+    assert re.search(f"{last}, when there were other columns", doctor(first))
+    outcome = sweep()
+    assert (outcome.ok, outcome.acted) == (True, 0)
+    assert outcome.detail["named_elsewhere"][0]["column"] == "public.post.cover"
+    assert re.search(f"{last}$", doctor(outcome))
+    # CONTROL: who goes by what an earlier run has searched loses the cover.
+    monkeypatch.setattr(sweeping, "Elsewhere", Careless)
+    assert sweep().ok
+    assert sweep().acted == 1
 
 
 def test_a_tenant_s_number_keeps_no_leftover_and_a_photo_s_number_keeps_its_renditions(
