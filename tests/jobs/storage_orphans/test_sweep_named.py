@@ -163,6 +163,33 @@ def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
     assert outcome.detail["search"]["ignored_in_vain"] == ["public.gone.*"]
 
 
+def test_a_thumbnail_that_a_cache_names_stays_while_a_row_names_its_original(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("CREATE TABLE thumbnail (name text)")
+    sweep.installation.execute(
+        "INSERT INTO thumbnail VALUES ('t/kept.jpg.100.jpg'), ('t/gone.jpg.100.jpg')"
+    )
+    sweep.put("files/kept.jpg", "files/t/kept.jpg.100.jpg", "files/t/gone.jpg.100.jpg")
+    sweep.refer("files/kept.jpg")
+    assert sweep("dry").detail["classes"]["named elsewhere"] == 2
+    assert not sweep.candidates(), "as it is, a cache keeps what it names"
+    sweep.installation.document["buckets"]["uploads"]["rewrites"] = [
+        {"name": "t", "match": r"files/t/(?P<path>.+)\.[0-9]+\.jpg", "owner": "files/{path}"}
+    ]
+    ignored = IgnoredColumn(column="public.thumbnail.name", reason="a cache")
+    settle(sweep, monkeypatch, ignore=[ignored])
+    assert sweep("dry").ok
+    assert sweep.candidates().keys() == {"files/t/gone.jpg.100.jpg"}
+    assert sweep().acted == 1
+    assert sweep.installation.keys() >= {"files/kept.jpg", "files/t/kept.jpg.100.jpg"}
+    # CONTROL: a cache that is ignored without saying what its names derive from loses the other.
+    del sweep.installation.document["buckets"]["uploads"]["rewrites"]
+    assert sweep().ok
+    assert sweep().acted == 1
+    assert not sweep.installation.has_object("files/t/kept.jpg.100.jpg")
+
+
 def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_it_may(
     sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
