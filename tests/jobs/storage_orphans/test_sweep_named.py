@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from filejobs_dagster.doctor.examination import check_elsewhere
 from filejobs_dagster.jobs.storage_orphans import supply
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
-from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings, ReportSettings
 from filejobs_dagster.references.elsewhere import forms, search
 from filejobs_dagster.references.elsewhere.columns import NO_RIGHT
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
@@ -193,6 +193,33 @@ def test_a_thumbnail_that_a_cache_names_stays_while_a_row_names_its_original(
     assert sweep().ok
     assert sweep().acted == 1
     assert not sweep.installation.has_object("files/t/kept.jpg.100.jpg")
+
+
+def test_stems_that_a_source_declares_as_owners_are_never_missing_and_others_are_told_how(
+    sweep: Sweeper,
+) -> None:
+    stems = [f"asset-{n}" for n in range(17)]
+    derived = [f"files/{stems[n % 17]}_{n}.webp" for n in range(45)]
+    sweep.installation.execute("CREATE TABLE asset (stem text)")
+    sweep.installation.execute("INSERT INTO asset SELECT unnest(%s::text[])", (stems,))
+    sweep.put(*derived, "files/used", "files/of-none_1.webp")
+    sweep.refer("files/used")
+    bucket = sweep.installation.document["buckets"]["uploads"]
+    source = {"name": "stems", "sql": "select 'files/' || stem from asset"}
+    bucket["rewrites"] = [
+        {"name": "sizes", "match": r"files/(?P<stem>[^/]+)_[0-9]+\.webp", "owner": "files/{stem}"}
+    ]
+    bucket["sources"] = [source | {"names": "owners"}]
+    outcome = sweep("dry", breakers=BreakersSettings())
+    assert outcome.ok, outcome.error
+    assert (outcome.detail["missing"], outcome.detail["classes"]["derived"]) == (0, 45)
+    assert sweep.candidates().keys() == {"files/of-none_1.webp"}
+    # CONTROL: undeclared they are references without an object, and it is said what they may be.
+    bucket["sources"] = [source]
+    undeclared = sweep("dry", breakers=BreakersSettings())
+    assert undeclared.detail["missing"] == 17
+    assert "write `names: owners` in it" in str(undeclared.error)
+    assert "write `names: owners`" in " ".join(undeclared.detail["would_be_refused"])
 
 
 def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_it_may(
