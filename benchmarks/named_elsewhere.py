@@ -11,7 +11,9 @@ import resource
 import time
 import uuid
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 from urllib.parse import quote
 
 from benchmarks.collector import NotTheSameWork
@@ -74,7 +76,10 @@ def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
             | {"named_elsewhere": {"max_time": "2h"}}
         )
         one = search.Elsewhere(database, bucket)
-        one.search([key.encode() for key in keys])
+        before = _blocks_of(connection)
+        with _watched() as cost:
+            one.search([key.encode() for key in keys])
+        blocks = _blocks_of(connection) - before
         found = one.found
         planted = PLANTED_EACH * len(_WAYS)
         if len(found.named) != planted or found.unsearched:
@@ -112,11 +117,62 @@ def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
         ratio=more(searched, copied),
         reading="times as long",
         note=(
-            f"the COPY took {readable(bare_server)} s of the server's processor time; this "
-            f"process held {most:,.0f} MB at most, with all else that it did before"
+            f"the server's processor worked {readable(cost.server)} s for the search and "
+            f"{readable(bare_server)} s for the COPY; this process worked {readable(cost.own)} s "
+            f"and held {most:,.0f} MB at most, with all else that it did before; the search asked "
+            f"for {blocks:,} blocks of 8 KB"
         ),
     )
+    longest = Value(cost.longest, "s", "longest statement of the search")
+    theirs = Value(bare / TABLES, "s", "a COPY of a table, on average")
+    yield Measurement(
+        benchmark=NAME,
+        what=f"its longest statement, of {cost.statements:,}",
+        measured=longest,
+        compared=theirs,
+        ratio=more(longest, theirs),
+        reading="times as long",
+    )
     surroundings.drop(url)
+
+
+@dataclass
+class _Cost:
+    """What a search took: statements, the longest of them, and processor seconds."""
+
+    statements: int = 0
+    longest: float = 0.0
+    server: float = 0.0
+    own: float = 0.0
+
+
+@contextmanager
+def _watched() -> Iterator[_Cost]:
+    """Look at every statement of the searches within."""
+    cost, read_part, before = _Cost(), search.read_part, time.process_time()
+
+    def timed(connection: Connection, *rest: Any) -> None:
+        started = time.monotonic()
+        try:
+            read_part(connection, *rest)
+        finally:
+            cost.statements += 1
+            cost.longest = max(cost.longest, time.monotonic() - started)
+            cost.server = server_seconds(connection)
+
+    with mock.patch.object(search, "read_part", timed):
+        yield cost
+    cost.own = time.process_time() - before
+
+
+def _blocks_of(connection: Connection) -> int:
+    """Blocks that all connections to the database have asked for, once they are closed."""
+    connection.commit()
+    row = connection.execute(
+        "SELECT blks_read + blks_hit FROM pg_stat_database WHERE datname = current_database()"
+    ).fetchone()
+    connection.commit()
+    return int(row[0]) if row else 0
 
 
 @contextmanager

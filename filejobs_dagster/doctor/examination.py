@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, get_args
+
+import psycopg
 
 from filejobs_dagster.alerts import sending
 from filejobs_dagster.alerts import sending as heartbeat
@@ -30,6 +32,7 @@ from filejobs_dagster.objects.client import check_access, make_client, read_vers
 from filejobs_dagster.objects.errors import BucketUnavailable
 from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
+from filejobs_dagster.references.elsewhere.columns import fingerprint
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import known_secrets
@@ -359,10 +362,42 @@ def _versioning(name: str, client: S3Client, bucket: str) -> Finding:
 # Where else in the database a name of an object may stand, and what cannot be searched.
 
 
+_LAST_SEARCH = """
+SELECT to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), run_id,
+       detail #>> '{search,fingerprint}'
+  FROM job_run
+ WHERE job = 'storage_orphans' AND detail ->> 'bucket' = %s
+   AND coalesce(detail #>> '{search,columns}', '0') <> '0'
+ ORDER BY id DESC
+ LIMIT 1
+"""
+
+
+def _last_search(bucket: str, database: Database, fingerprint_now: str) -> str:
+    """When a run last looked for names, and whether it looked at what there is now."""
+    try:
+        with closing(database.connect("doctor")) as connection:
+            row = connection.execute(_LAST_SEARCH, (bucket,)).fetchone()
+    except (psycopg.Error, DatabaseUnavailable):
+        return ""  # said by the check of the database
+    if row is None:
+        return "; no run has searched yet"
+    at, run_id, of_then = row
+    said = f"; last searched {at} UTC (run {run_id})"
+    if of_then not in {None, fingerprint_now}:
+        said += (
+            ", when there were other columns: the next run, as each, searches all that there are"
+        )
+    return said
+
+
 def check_elsewhere(entry: str, settings: BucketSettings, database: Database) -> Iterator[Finding]:
     """Look at what is searched for the names of orphans; nothing of it is read."""
     name = f"named elsewhere {entry}"
-    for place, found in Elsewhere(database, settings).look().items():
+    places = Elsewhere(database, settings).look()
+    known = [found for found in places.values() if not isinstance(found, str)]
+    last = _last_search(settings.bucket, database, fingerprint(known))
+    for place, found in places.items():
         if isinstance(found, str):
             yield warning(
                 name,
@@ -376,6 +411,7 @@ def check_elsewhere(entry: str, settings: BucketSettings, database: Database) ->
         )
         if found.ignored:
             said += f"; {len(found.ignored):,} columns are ignored"
+        said += last
         if found.unsearched:
             yield warning(
                 name,

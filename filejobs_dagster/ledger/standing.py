@@ -563,12 +563,22 @@ def _fine(expected: Expectation, success: RunSummary) -> str:
     if BY_NAME[expected.job].read_only:
         scanned = "unknown" if success.scanned is None else f"{success.scanned:,}"
         return f"last run looked at {scanned} and found nothing wrong"
+    searched = _searched(success)
     if expected.mode == "dry":
         would = would_act(success.mode, success.detail)
         so_far = "" if would is None else f"; live, its last run would have acted on {would:,}"
-        return f"runs dry, as the settings say: it reports and collects nothing{so_far}"
+        return f"runs dry, as the settings say: it reports and collects nothing{so_far}{searched}"
     left = _still_left(success)
-    return f"last live run collected {acted}{left}"
+    return f"last live run collected {acted}{left}{searched}"
+
+
+def _searched(success: RunSummary) -> str:
+    """In how many columns the run looked for the names of what it would remove."""
+    search = success.detail.get("search")
+    columns = search.get("columns") if isinstance(search, dict) else None
+    if not isinstance(columns, int) or not columns:
+        return ""
+    return f"; it looked for names in {columns:,} columns"
 
 
 def _still_left(success: RunSummary) -> str:

@@ -119,6 +119,13 @@ CASES = [
         reason="last live run collected",
     ),
     Case(
+        "names that were looked for",
+        "ok",
+        "ok",
+        [ok(1, detail={"search": {"columns": 300}, "window": {"covers": "everything"}})],
+        reason="; it looked for names in 300 columns",
+    ),
+    Case(
         "a dry look after a sweep",
         "ok",
         "ok",

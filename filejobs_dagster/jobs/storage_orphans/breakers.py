@@ -374,8 +374,9 @@ def _missing(numbers: Numbers, limits: BreakersSettings) -> Reading:
         f"{numbers.missing:,} of {numbers.references_owned:,} referenced keys inside owns have no "
         f"object, {_percent(fraction)}" + ("" if numbers.objects else "; nothing was listed"),
         f"{_percent(limits.max_missing_fraction)}, or {tolerated:,} keys",
-        "The listing seems to have ended early: objects that it left out cannot be judged, and "
-        "neither can those that it showed. Or the bucket is the wrong one, somebody deleted "
+        "If a source returns what rewrites lead to (stems, folders), write `names: owners` in it. "
+        "Else the listing seems to have ended early: objects that it left out cannot be judged, "
+        "and neither can those that it showed. Or the bucket is the wrong one, somebody deleted "
         "objects by hand, or a source returns rows of another bucket or service, or of uploads "
         "that never came: leave those out in its sql.",
         doubt="" if numbers.objects else nothing,

@@ -193,8 +193,8 @@ FIELDS: Mapping[str, str] = {
     ),
     "unsearched": "what could not be searched, why, and its bytes",
     "search": (
-        "how many candidates were looked for, in how many tables, columns and bytes, and in how "
-        "many seconds"
+        "how many candidates were looked for, in how many tables, columns (`fingerprint`: which) "
+        "and bytes, and in how many seconds"
     ),
     "breakers": "every breaker with its number, its limit and its verdict",
     "override": "which breakers were passed over, and why",

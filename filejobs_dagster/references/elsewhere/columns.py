@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,10 +73,15 @@ WITH RECURSIVE plain AS (
                   OR coalesce(nullif(typrelid, 0), of_typrelid) IN (SELECT attrelid FROM nested)
                 THEN 'nested' ELSE coalesce(kind, 'array of ' || of_kind) END AS kind
       FROM shape
+), measured AS MATERIALIZED (
+    -- Once for each table: of one with a thousand columns, files were else looked at so often.
+    SELECT oid AS relation, pg_catalog.pg_relation_size(oid) AS heap,
+           coalesce(pg_catalog.pg_table_size(oid), 0) AS size
+      FROM pg_catalog.pg_class
+     WHERE relkind IN ('r', 'm', 'f') AND relpersistence <> 't'
 )
 SELECT pg_class.oid, nspname::text, pg_class.relname::text, attname::text, searched.kind,
-       pg_class.relkind::text, pg_catalog.pg_relation_size(pg_class.oid),
-       coalesce(pg_catalog.pg_table_size(pg_class.oid), 0),
+       pg_class.relkind::text, measured.heap, measured.size,
        has_schema_privilege(pg_namespace.oid, 'USAGE')
            AND has_column_privilege(pg_class.oid, attnum, 'SELECT'),
        has_schema_privilege(pg_namespace.oid, 'USAGE')
@@ -90,6 +96,7 @@ SELECT pg_class.oid, nspname::text, pg_class.relname::text, attname::text, searc
   JOIN pg_catalog.pg_namespace ON pg_namespace.oid = pg_class.relnamespace
   JOIN pg_catalog.pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
   JOIN searched ON searched.type = atttypid AND searched.kind IS NOT NULL
+  JOIN measured ON measured.relation = pg_class.oid
   LEFT JOIN pg_catalog.pg_class AS root
     ON pg_class.relispartition AND root.oid = pg_catalog.pg_partition_root(pg_class.oid)
  WHERE pg_class.relkind IN ('r', 'm', 'f')
@@ -256,6 +263,17 @@ class Catalogue:
     def columns(self) -> int:
         """How many columns a search reads."""
         return sum(len(table.columns) for table in self.tables)
+
+
+def fingerprint(catalogues: Iterable[Catalogue]) -> str:
+    """A short name for the columns that a search reads: another one, when some came or went."""
+    names = {
+        table.column(place)
+        for one in catalogues
+        for table in one.tables
+        for place in range(len(table.columns))
+    }
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def catalogue(

@@ -6,7 +6,8 @@ What is searched for decides what is found, and not how: a uuid column names
 - by its shortest tail that no other candidate has: `a.jpg`, else `7/a.jpg`, else the whole key;
 - by the name without its extension, when that is long;
 - by each long word in it (uuid with and without dashes, digest, also one cut by slashes), whoever
-  else has it: a row that names a folder keeps what lies below;
+  else has it: a row that names a folder keeps what lies below; but not by that of a folder whose
+  files are named one by one (`folders_of_many`), where only a value that says more means them;
 - by each folder above it: a value that goes on from there names the key while it may be a spelling
   of the way to it, whether it ends above the key (a folder) or leaves a part open (a template);
 - by the name of a file that is a folder of its key: `variants/t/cat.jpg/100.webp`;
@@ -20,15 +21,16 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from html import escape
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
 SHORTEST_NAME = 6
 """Characters. A shorter name is looked for with its folder in front."""
@@ -39,10 +41,18 @@ LONG = 12
 UNMISTAKABLE = 24
 """Characters. A name as long as this is the same file in whatever folder it stands."""
 
+FEWEST_BESIDE = 10
+SHARE_BESIDE = 9
+"""References in a folder, and for each candidate there, from which on its files are named one by
+one: a tenant's number then says nothing of them. What is derived without a row has none of its own
+beside it, or too few."""
+
 LONGEST_CONTEXT = 400
 """Bytes before and after a hit that are looked at."""
 
 _Text = TypeVar("_Text", str, bytes)
+Layer: TypeAlias = tuple[bytes, str]
+"""A folder, and a way below it (`way_below`)."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]+")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -54,6 +64,7 @@ _NO_PROSE = re.compile(r"\d|[a-z][A-Z]")
 _MEDIA = re.compile(
     r"(?i)\.(?:avif|bmp|docx?|gif|heic|jpe?g|m4[av]|mkv|mov|mp[34]|ogg|pdf|png|svg|tiff?|wav|web[mp])\Z"
 )
+_DIGITS = re.compile(r"\d+")
 _LONG_SEGMENT = 16
 _SHORTEST_DIGEST = 32
 
@@ -165,12 +176,15 @@ class Needles:
             their name says too little, or others have it too.
     """
 
-    def __init__(self, keys: Sequence[bytes], owned: Sequence[bytes]) -> None:
+    def __init__(
+        self, keys: Sequence[bytes], owned: Sequence[bytes], of_many: Container[Layer] = ()
+    ) -> None:
         """Find the forms.
 
         Args:
             keys: The candidates, each once.
             owned: The owned prefixes; the empty one owns the whole bucket.
+            of_many: What `folders_of_many` has found.
         """
         prefixes = [prefix.decode("utf-8", "replace") for prefix in owned]
         names = [_Name(key.decode("utf-8", "replace"), prefixes) for key in keys]
@@ -179,7 +193,7 @@ class Needles:
         found: dict[tuple[str, str, str], Needle] = {}
         self.whole_only = 0
         for place, name in enumerate(names):
-            parts = list(name.parts(tails, stems))
+            parts = list(name.parts(tails, stems, of_many))
             self.whole_only += all(text == name.key for text, kind, *_ in parts if kind != FOLDER)
             for text, kind, before, rest in parts:
                 needle = found.get((text, kind, before))
@@ -230,20 +244,38 @@ class _Name:
         yield self.key
 
     def parts(
-        self, tails: Counter[str], stems: Counter[str]
+        self, tails: Counter[str], stems: Counter[str], of_many: Container[Layer]
     ) -> Iterator[tuple[str, str, str, list[str]]]:
         """(text, kind, segment in front, segments behind) of everything to look for."""
         last, words = len(self._segments) - 1, list(self._words())
-        for _, word, after in words:
-            yield word, WORD, "", [after] if after else []
+        crowded = {place for place, layer in self.layers() if layer in of_many}
+        for place, word, after in words:
+            if place not in crowded:
+                yield word, WORD, "", [after] if after else []
+            elif after:
+                # Apart from the word alone, which says nothing here.
+                yield f"{word}/{after}", FOLDER, "", self._segments[place + 2 :]
+        for place in crowded:
+            yield from self._as_folder(place)
         # Whatever holds the last segment then holds its word.
         if not any(place == last for place, *_ in words):
             tail = next((it for it in self.tails if tails[it] == 1), self.key)
             yield tail, TAIL, self._in_front_of(tail), []
             if self.stem and stems[self.stem] == 1:
                 yield self.stem, STEM, self._segments[-2] if last else "", []
-        for place in range(last):
-            if any(word == self._segments[place] for _, word, _ in words):
+        yield from self._folders({word for _, word, _ in words})
+
+    def _as_folder(self, place: int) -> Iterator[tuple[str, str, str, list[str]]]:
+        """How a value means all that lies below a folder, by more than the word in its name."""
+        yield f"{self._segments[place]}/", FOLDER, "", []
+        above = self.prefix + "".join(f"{segment}/" for segment in self._segments[:place])
+        if above:
+            rest = self._segments[place + 1 :]
+            yield f"{above}{self._segments[place]}", FOLDER, "", rest
+
+    def _folders(self, words: Container[str]) -> Iterator[tuple[str, str, str, list[str]]]:
+        for place in range(len(self._segments) - 1):
+            if self._segments[place] in words:
                 continue
             folder = "/".join(self._segments[: place + 1])
             rest = self._segments[place + 1 :]
@@ -258,6 +290,12 @@ class _Name:
                 before = self._segments[start - 1] if start > 1 else ""
                 if start and _says_something(name):
                     yield name, FOLDER, before, rest
+
+    def layers(self) -> Iterator[tuple[int, Layer]]:
+        """Each folder with a long word in its name: its place, and the layer of the key below."""
+        for place in sorted({place for place, *_ in self._words()} - {len(self._segments) - 1}):
+            folder = self.prefix + "/".join(self._segments[: place + 1]) + "/"
+            yield place, (folder.encode(), way_below("/".join(self._segments[place + 1 :])))
 
     def _in_front_of(self, tail: str) -> str:
         count = tail.count("/") + 1
@@ -289,6 +327,57 @@ class _Name:
                 yield last, joined, ""
                 if len(joined) == _SHORTEST_DIGEST:
                     yield last, _with_dashes(joined), ""
+
+
+def way_below(below: str) -> str:
+    """The folders of the way from a folder to a key, with anything for numbers and long words."""
+    folders = below.rpartition("/")[0]
+    return _DIGITS.sub("0", _WORD.sub("*", _UUID.sub("*", folders))) if folders else ""
+
+
+def folders_of_many(
+    candidates: Sequence[bytes],
+    step: int,
+    references: Iterator[Sequence[bytes]],
+    owned: Sequence[bytes],
+) -> set[Layer]:
+    """Folders with a long word in their name whose files the sources name one by one.
+
+    Only what lies the same way below counts: originals say nothing of what is derived from them.
+
+    Args:
+        candidates: A sample of what no source names.
+        step: For how many each of them stands.
+        references: Blocks of the keys that sources name, in order, each once.
+        owned: The owned prefixes.
+    """
+    prefixes = [prefix.decode("utf-8", "replace") for prefix in owned]
+    there = Counter(
+        layer
+        for key in candidates
+        for _, layer in _Name(key.decode("utf-8", "replace"), prefixes).layers()
+    )
+    missing: dict[bytes, dict[str, int]] = {}
+    for (folder, way), count in there.items():
+        most = max(FEWEST_BESIDE, SHARE_BESIDE * count * step)
+        missing.setdefault(folder, {})[way] = most
+    folders, found = sorted(missing), set[Layer]()
+    for block in references if folders else ():
+        # The zero comes right behind the slash.
+        folders = [it for it in folders if missing[it] and it[:-1] + b"0" > block[0]]
+        for folder in folders[: bisect_right(folders, block[-1])]:
+            left = missing[folder]
+            start = bisect_left(block, folder)
+            for key in block[start : bisect_left(block, folder[:-1] + b"0", start)]:
+                way = way_below(key[len(folder) :].decode("utf-8", "replace"))
+                if way in left:
+                    left[way] -= 1
+                    if not left[way]:
+                        del left[way]
+                        found.add((folder, way))
+                        if not left:
+                            break
+    return found
 
 
 def words_of(key: str) -> set[str]:

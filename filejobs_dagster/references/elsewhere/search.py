@@ -24,8 +24,13 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.copying import grouped
-from filejobs_dagster.references.elsewhere.columns import Catalogue, Unsearched, catalogue
-from filejobs_dagster.references.elsewhere.forms import Needles
+from filejobs_dagster.references.elsewhere.columns import (
+    Catalogue,
+    Unsearched,
+    catalogue,
+    fingerprint,
+)
+from filejobs_dagster.references.elsewhere.forms import Needles, folders_of_many
 from filejobs_dagster.references.operator import OperatorQuery, ReferencesUnknown
 from filejobs_dagster.references.replica import catch_up, keep_open, require_nothing_exchanged
 from filejobs_dagster.text import display_key, sanitize_exception
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
+    from filejobs_dagster.references.elsewhere.forms import Layer
     from filejobs_dagster.settings.storage import BucketSettings
 
 MOST_AT_ONCE = 20_000
@@ -43,6 +49,12 @@ sample; the rest is looked for before it is deleted."""
 
 PAGES_AT_ONCE = 8192
 """64 MB of a table that keeps nothing apart."""
+
+FIRST_PAGES = 1024
+
+A_STATEMENT = 0.25
+"""Seconds that a statement should take, with what is done here with its rows: the number of pages
+follows from the one before. A long one holds a lock, and what waits for that lock, up."""
 
 STATEMENT_TIMEOUT = timedelta(seconds=10)
 LONGEST_WHOLE = timedelta(minutes=10)
@@ -115,6 +127,7 @@ class Found:
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
         columns: How many were read, and of how many tables.
+        fingerprint: Of all columns that there were to be searched.
         tables: See `columns`.
         size: Bytes of these tables.
         seconds: How long it took.
@@ -127,6 +140,7 @@ class Found:
     unsearched: tuple[Unsearched, ...] = ()
     idle: tuple[str, ...] = ()
     columns: int = 0
+    fingerprint: str = ""
     tables: int = 0
     size: int = 0
     seconds: float = 0.0
@@ -147,6 +161,7 @@ class Found:
                 "found": len(self.named),
                 "tables": self.tables,
                 "columns": self.columns,
+                "fingerprint": self.fingerprint,
                 "bytes": self.size,
                 "seconds": round(self.seconds, 1),
                 "columns_not_searched": len(self.unsearched),
@@ -203,6 +218,7 @@ class Elsewhere:
         self._on_progress = on_progress
         self._statement_timeout = statement_timeout
         self._pages_at_once = pages_at_once
+        self._of_many: set[Layer] = set()
         self.found = Found()
 
     def look(self) -> Mapping[str, Catalogue | str]:
@@ -216,11 +232,15 @@ class Elsewhere:
         except (psycopg.Error, DatabaseUnavailable) as error:
             return sanitize_exception(error, limit=500)
 
-    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
+    def look_for(
+        self, blocks: Iterator[list[bytes]], references: Iterator[Sequence[bytes]]
+    ) -> dict[bytes, bytes]:
         """Look for the candidates of a pass: all of them, or a sample where they are too many.
 
         Args:
             blocks: All of them.
+            references: Blocks of the keys that sources name, in order, each once: a folder whose
+                files are named one by one is not what a row means that holds its name alone.
 
         Returns:
             Those that a column names, with the column.
@@ -233,6 +253,8 @@ class Elsewhere:
                     held, step = held[::2], step * 2
             count += 1
         self.found.candidates = count
+        # What is looked for later, in a folder that no sample came from, is found by its folder.
+        self._of_many = folders_of_many(held, step, references, self._owned)
         self.search(held)
         return {key: naming.column.encode() for key, naming in self.found.named.items()}
 
@@ -247,9 +269,10 @@ class Elsewhere:
             return
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
-        needles = Needles(wanted, self._owned)
+        needles = Needles(wanted, self._owned, self._of_many)
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
+        catalogues: list[Catalogue] = []
         idle: set[str] | None = None
         for label, place in self._places.items():
             try:
@@ -258,6 +281,7 @@ class Elsewhere:
                 why = f"it could not be searched: {sanitize_exception(error, limit=500)}"
                 unsearched[label] = Unsearched(f"the database of {label}", why)
                 continue
+            catalogues.append(found)
             unsearched |= {one.column: one for one in found.unsearched}
             idle = set(found.idle) if idle is None else idle & set(found.idle)
         known = self.found
@@ -266,6 +290,7 @@ class Elsewhere:
         known.unsearched = tuple(
             ({one.column: one for one in known.unsearched} | unsearched).values()
         )
+        known.fingerprint = fingerprint(catalogues)
         known.idle = tuple(sorted(idle or ()))
         known.columns, known.tables, known.size = work.columns, work.tables, work.size
         known.seconds += time.monotonic() - started
@@ -350,10 +375,11 @@ def read_in_parts(
     """
     in_parts = table.in_parts and connection.info.server_version >= _TID_RANGES
     # Of a table that keeps most of its bytes apart, a page stands for more than 8 KB.
-    most = max(1, pages_at_once * table.pages * 8192 // max(table.size, 1))
+    limit = max(1, pages_at_once * table.pages * 8192 // max(table.size, 1))
+    most = max(1, min(limit, FIRST_PAGES * limit // pages_at_once))
     at, timeout = 0, statement_timeout
     if not in_parts:
-        most, timeout = table.pages, LONGEST_WHOLE
+        limit, most, timeout = table.pages, table.pages, LONGEST_WHOLE
     # Pages that are added meanwhile hold rows that the snapshot does not see.
     while at < table.pages:
         if time.monotonic() >= ends_at:
@@ -361,6 +387,7 @@ def read_in_parts(
         until = at + most
         # The last part has no end: a table that was rewritten meanwhile may be longer.
         pages = (at, until if until < table.pages else 0xFFFFFFFF) if in_parts else None
+        begun = time.monotonic()
         try:
             read_part(connection, read, pages, timeout)
         except psycopg.errors.QueryCanceled as error:
@@ -376,6 +403,8 @@ def read_in_parts(
                 raise
             return _why_unread(error)
         at = until
+        faster = A_STATEMENT / max(time.monotonic() - begun, 0.001)
+        most = max(1, min(limit, round(most * min(2, max(0.5, faster)))))
     return None
 
 

@@ -128,7 +128,7 @@ def test_a_listing_that_ends_early_without_saying_so_is_not_believed(
     monkeypatch.setattr(one_pass, "list_objects", ends_early)
     outcome = full(breakers=BreakersSettings(max_orphan_fraction=1, tolerated=0))
     assert not outcome.ok
-    assert "The listing seems to have ended early" in str(outcome.error)
+    assert "the listing seems to have ended early" in str(outcome.error)
     assert unharmed(full)
 
 

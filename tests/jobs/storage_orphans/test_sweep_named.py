@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
+import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from filejobs_dagster.doctor.examination import check_elsewhere
 from filejobs_dagster.jobs.storage_orphans import supply
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
-from filejobs_dagster.references.elsewhere import search
-from filejobs_dagster.references.elsewhere.search import Elsewhere
+from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings, ReportSettings
+from filejobs_dagster.references.elsewhere import forms, search
+from filejobs_dagster.references.elsewhere.columns import NO_RIGHT
+from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
 from filejobs_dagster.settings.storage import IgnoredColumn, NamedElsewhereSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import pytest
 
+    from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.settings import BucketSettings
     from tests.jobs.storage_orphans.conftest import Sweeper
 
@@ -23,8 +32,10 @@ if TYPE_CHECKING:
 class Careless(Elsewhere):
     """Finds nothing."""
 
-    def look_for(self, blocks: Iterator[list[bytes]]) -> dict[bytes, bytes]:
-        del blocks
+    def look_for(
+        self, blocks: Iterator[list[bytes]], references: Iterator[Sequence[bytes]]
+    ) -> dict[bytes, bytes]:
+        del blocks, references
         return {}
 
     def search(self, keys: Sequence[bytes]) -> None:
@@ -37,8 +48,9 @@ def settle(sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, **said: object) -> N
 
     def bucket(self: Sweeper) -> BucketSettings:
         told: BucketSettings = kept(self)
+        # Unvalidated: a test has no second for a search that takes too long.
         return told.model_copy(
-            update={"named_elsewhere": NamedElsewhereSettings.model_validate(said)}
+            update={"named_elsewhere": NamedElsewhereSettings.model_construct(None, **said)}
         )
 
     monkeypatch.setattr(type(sweep), "bucket", property(bucket))
@@ -156,6 +168,60 @@ def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
     assert outcome.detail["search"]["ignored_in_vain"] == ["public.gone.*"]
 
 
+def test_a_thumbnail_that_a_cache_names_stays_while_a_row_names_its_original(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("CREATE TABLE thumbnail (name text)")
+    sweep.installation.execute(
+        "INSERT INTO thumbnail VALUES ('t/kept.jpg.100.jpg'), ('t/gone.jpg.100.jpg')"
+    )
+    sweep.put("files/kept.jpg", "files/t/kept.jpg.100.jpg", "files/t/gone.jpg.100.jpg")
+    sweep.refer("files/kept.jpg")
+    assert sweep("dry").detail["classes"]["named elsewhere"] == 2
+    assert not sweep.candidates(), "as it is, a cache keeps what it names"
+    sweep.installation.document["buckets"]["uploads"]["rewrites"] = [
+        {"name": "t", "match": r"files/t/(?P<path>.+)\.[0-9]+\.jpg", "owner": "files/{path}"}
+    ]
+    ignored = IgnoredColumn(column="public.thumbnail.name", reason="a cache")
+    settle(sweep, monkeypatch, ignore=[ignored])
+    assert sweep("dry").ok
+    assert sweep.candidates().keys() == {"files/t/gone.jpg.100.jpg"}
+    assert sweep().acted == 1
+    assert sweep.installation.keys() >= {"files/kept.jpg", "files/t/kept.jpg.100.jpg"}
+    # CONTROL: a cache that is ignored without saying what its names derive from loses the other.
+    del sweep.installation.document["buckets"]["uploads"]["rewrites"]
+    assert sweep().ok
+    assert sweep().acted == 1
+    assert not sweep.installation.has_object("files/t/kept.jpg.100.jpg")
+
+
+def test_stems_that_a_source_declares_as_owners_are_never_missing_and_others_are_told_how(
+    sweep: Sweeper,
+) -> None:
+    stems = [f"asset-{n}" for n in range(17)]
+    derived = [f"files/{stems[n % 17]}_{n}.webp" for n in range(45)]
+    sweep.installation.execute("CREATE TABLE asset (stem text)")
+    sweep.installation.execute("INSERT INTO asset SELECT unnest(%s::text[])", (stems,))
+    sweep.put(*derived, "files/used", "files/of-none_1.webp")
+    sweep.refer("files/used")
+    bucket = sweep.installation.document["buckets"]["uploads"]
+    source = {"name": "stems", "sql": "select 'files/' || stem from asset"}
+    bucket["rewrites"] = [
+        {"name": "sizes", "match": r"files/(?P<stem>[^/]+)_[0-9]+\.webp", "owner": "files/{stem}"}
+    ]
+    bucket["sources"] = [source | {"names": "owners"}]
+    outcome = sweep("dry", breakers=BreakersSettings())
+    assert outcome.ok, outcome.error
+    assert (outcome.detail["missing"], outcome.detail["classes"]["derived"]) == (0, 45)
+    assert sweep.candidates().keys() == {"files/of-none_1.webp"}
+    # CONTROL: undeclared they are references without an object, and it is said what they may be.
+    bucket["sources"] = [source]
+    undeclared = sweep("dry", breakers=BreakersSettings())
+    assert undeclared.detail["missing"] == 17
+    assert "write `names: owners` in it" in str(undeclared.error)
+    assert "write `names: owners`" in " ".join(undeclared.detail["would_be_refused"])
+
+
 def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_it_may(
     sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +243,50 @@ def test_what_cannot_be_searched_keeps_every_orphan_until_the_settings_say_why_i
     reason = "signatures"
     settle(sweep, monkeypatch, ignore=[IgnoredColumn(column="public.vault.sealed", reason=reason)])
     assert sweep().acted == 1
+
+
+def test_neither_a_reviewed_list_nor_a_later_run_passes_over_a_right_or_a_time_that_is_missing(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for statement in (
+        "CREATE TABLE payroll (note text)",
+        "INSERT INTO payroll VALUES ('files/of payroll.png')",
+        "CREATE ROLE sweeping_clerk",
+        "GRANT USAGE ON SCHEMA public TO sweeping_clerk",
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO sweeping_clerk",
+        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO sweeping_clerk",
+        "GRANT ALL ON ALL FUNCTIONS IN SCHEMA public TO sweeping_clerk",
+    ):
+        sweep.installation.execute(statement)
+    sweep.seen_before("files/dead.png")
+    place = ReportSettings(folder=str(tmp_path / "lists"))
+    reviewed = str(sweep("dry", report_to=place).detail["report"])
+
+    def refused(column: str, why: str) -> None:
+        for request in ({}, {"reviewed": reviewed}):
+            dry = sweep("dry", **request)
+            assert dry.ok, dry.error
+            assert dry.detail["would_collect"] == 0
+            assert f"{column} ({why}" in dry.detail["would_be_refused"][0]
+            live = sweep(**request)
+            assert not live.ok
+            assert f"Not searched: {column} ({why}" in str(live.error)
+        assert sweep.installation.has_object("files/dead.png")
+
+    settle(sweep, monkeypatch, max_time=timedelta(0))
+    refused("public.payroll.*", OVER_BUDGET)
+    settle(sweep, monkeypatch)
+    as_owner = sweep.installation.database_url
+    try:
+        sweep.installation.execute("REVOKE SELECT ON payroll FROM sweeping_clerk")
+        sweep.installation.database_url = f"{as_owner}&options=-crole%3Dsweeping_clerk"
+        refused("public.payroll.note", NO_RIGHT)
+        # CONTROL: the search alone would have let it go, and what payroll names with it.
+        settle(sweep, monkeypatch, ignore=[IgnoredColumn(column="public.payroll.*", reason="x")])
+        assert sweep(reviewed=reviewed).acted == 1
+    finally:
+        sweep.installation.database_url = as_owner
+        sweep.installation.execute("DROP OWNED BY sweeping_clerk; DROP ROLE sweeping_clerk")
 
 
 def test_a_column_that_names_many_stops_the_run_and_the_line_that_declares_it_is_said(
@@ -237,3 +347,67 @@ def test_a_column_that_the_application_added_to_a_table_of_ours_names_objects(
     assert sweep().ok
     assert sweep().acted == 1
     assert not sweep.installation.has_object("files/preview-of-a-contract.png")
+
+
+def test_a_column_that_was_added_since_the_last_run_is_searched_by_the_next(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.execute("CREATE TABLE post (body text)")
+    sweep.installation.execute("INSERT INTO post VALUES ('nothing')")
+    sweep.seen_before("files/cover of post 1.png")
+
+    def doctor(outcome: Outcome) -> str:
+        sweep.installation.execute(
+            """INSERT INTO job_run (run_id, installation, job, started_at, outcome, mode, detail)
+               VALUES (%s, 'test', 'storage_orphans', now(), 'ok', 'live', %s::jsonb)""",
+            (str(uuid.uuid4()), json.dumps(outcome.detail)),
+        )
+        [finding] = check_elsewhere("uploads", sweep.bucket, sweep.installation.database)
+        return finding.found
+
+    last = r"; last searched \d{4}-\d\d-\d\d \d\d:\d\d UTC \(run [^ ]+\)"
+    first = sweep("dry")
+    assert re.search(f"{last}$", doctor(first))
+    # By the same rules, and months later: the application has a new column, and names it there.
+    sweep.installation.execute("ALTER TABLE post ADD COLUMN cover text")
+    sweep.installation.execute("UPDATE post SET cover = 'cover%20of%20post%201.png'")
+    assert re.search(f"{last}, when there were other columns", doctor(first))
+    outcome = sweep()
+    assert (outcome.ok, outcome.acted) == (True, 0)
+    assert outcome.detail["named_elsewhere"][0]["column"] == "public.post.cover"
+    assert re.search(f"{last}$", doctor(outcome))
+    # CONTROL: who goes by what an earlier run has searched loses the cover.
+    monkeypatch.setattr(sweeping, "Elsewhere", Careless)
+    assert sweep().ok
+    assert sweep().acted == 1
+
+
+def test_a_tenant_s_number_keeps_no_leftover_and_a_photo_s_number_keeps_its_renditions(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant, photo = (str(uuid.UUID(int=7919**9 * n)) for n in (1, 2))
+    sweep.installation.execute("CREATE TABLE tenant (id uuid)")
+    sweep.installation.execute("CREATE TABLE photo (id uuid)")
+    sweep.installation.execute("INSERT INTO tenant VALUES (%s)", (tenant,))
+    sweep.installation.execute("INSERT INTO photo VALUES (%s)", (photo,))
+    files = [f"files/{tenant}/2026/0{n % 9}/{n}.pdf" for n in range(12)]
+    left, original = f"files/{tenant}/2026/11/a.pdf", f"files/{photo}/original.jpg"
+    rendition = f"files/{photo}/w400.webp"
+    sweep.put(*files, left, original, rendition)
+    sweep.refer(*files, original)
+    # CONTROL: who does not look at what lies beside keeps the leftover for ever.
+    with monkeypatch.context() as careless:
+        careless.setattr(search, "folders_of_many", lambda *_: set())
+        assert sweep("dry").detail["classes"]["named elsewhere"] == 2
+        assert not sweep.candidates()
+    assert sweep("dry").ok
+    assert sweep.candidates().keys() == {left}
+    live = sweep()
+    assert (live.ok, live.acted) == (True, 1)
+    assert sweep.installation.keys() >= {*files, original, rendition}
+    # CONTROL: who lets no number of a folder name what lies below loses the rendition.
+    monkeypatch.setattr(forms, "FEWEST_BESIDE", 1)
+    monkeypatch.setattr(forms, "SHARE_BESIDE", 1)
+    assert sweep().ok
+    assert sweep().acted == 1
+    assert not sweep.installation.has_object(rendition)

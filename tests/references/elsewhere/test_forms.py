@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filejobs_dagster.references.elsewhere import forms
-from filejobs_dagster.references.elsewhere.forms import Needles
+from filejobs_dagster.references.elsewhere.forms import Needles, folders_of_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +25,17 @@ UUID = "0b0f7c1a-53f3-4a7e-9d38-6d1f7a6c0d11"
 DIGEST = "5f2b" * 16
 
 
-def named(keys: Sequence[str], *values: str | bytes, owned: bytes = b"files/") -> set[str]:
-    """Those of the keys that one of the values names."""
-    needles = Needles([key.encode() for key in keys], [owned])
+def named(
+    keys: Sequence[str],
+    *values: str | bytes,
+    owned: bytes = b"files/",
+    beside: Sequence[str] = (),
+) -> set[str]:
+    """Those of the keys that one of the values names; sources name those beside them."""
+    candidates = [key.encode() for key in keys]
+    references = [[key.encode()] for key in sorted(beside)]
+    of_many = folders_of_many(candidates, 1, iter(references), [owned])
+    needles = Needles(candidates, [owned], of_many)
     matcher = BytesAhoCorasick(needles.patterns)
     found: set[str] = set()
     for value in values:
@@ -263,3 +271,59 @@ def test_a_name_that_several_candidates_have_is_looked_for_with_its_folder() -> 
     assert named(keys, "/media/user/3/thumb.png") == {keys[3]}
     assert named(keys, "files/user/") == set(keys)
     assert Needles([b"files/a", b"files/bb.png"], [b"files/"]).whole_only == 1
+
+
+TENANT = f"files/tenants/{UUID}"
+OF_THE_TENANT = [f"{TENANT}/2026/0{month}/{n}.pdf" for month in range(1, 4) for n in range(9)]
+
+
+@pytest.mark.parametrize("owned", [b"files/", b""])
+def test_the_number_of_a_folder_names_nothing_where_files_are_named_one_by_one(
+    owned: bytes,
+) -> None:
+    dead = [f"{TENANT}/2026/12/a.pdf", f"{TENANT}/2026/11/invoice-7.pdf"]
+
+    def found(*values: str) -> set[str]:
+        return named(dead, *values, owned=owned, beside=OF_THE_TENANT)
+
+    assert (
+        found(UUID, UUID.replace("-", ""), f'{{"tenant": "{UUID}"}}', f"{UUID}/logo.png") == set()
+    )
+    # What says more than the number means what lies below, or the file itself.
+    for value in (TENANT, f"{TENANT}/", f"{UUID}/", f"{UUID}/%d.pdf", f"/{UUID}/2026/"):
+        assert found(value) == set(dead), value
+    assert found(f"{TENANT}/2026/12/") == {dead[0]}
+    assert found(f"https://x/{UUID.upper()}/2026%2F12%2Fa.pdf") == {dead[0]}
+    assert found("invoice-7.pdf") == {dead[1]}
+    # CONTROL: who does not look at what lies beside keeps both for ever.
+    assert named(dead, UUID, owned=owned) == set(dead)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([f"{TENANT}/original.jpg"], id="the original alone"),
+        pytest.param([f"{TENANT}/{n}.jpg" for n in range(9)], id="too few"),
+        pytest.param([f"{TENANT}/originals/{n}.jpg" for n in range(99)], id="in another folder"),
+        pytest.param([f"files/tenants/{DIGEST}/{n}.jpg" for n in range(99)], id="of another"),
+        pytest.param([f"{TENANT}0/{n}.jpg" for n in range(99)], id="of one with a longer name"),
+    ],
+)
+def test_the_number_of_a_folder_names_what_is_not_named_one_by_one(beside: list[str]) -> None:
+    key = f"{TENANT}/large.webp"
+    assert named([key], UUID, beside=beside) == {key}
+
+
+def test_as_many_derived_as_originals_are_named_by_the_number_of_their_folder() -> None:
+    originals = [f"{TENANT}/{n}.jpg" for n in range(50)]
+    derived = [f"{TENANT}/{n}_large.webp" for n in range(6)]
+    assert named(derived, UUID, beside=originals) == set(derived)
+    # CONTROL: of so many fewer than there are originals, they are taken for leftovers.
+    assert named(derived[:5], UUID, beside=originals) == set()
+
+
+def test_a_word_in_a_file_s_own_name_names_it_whatever_lies_beside() -> None:
+    key = f"{TENANT}/2026/01/{DIGEST}.pdf"
+    assert named([key], DIGEST, beside=OF_THE_TENANT) == {key}
+    assert named([key], UUID, beside=OF_THE_TENANT) == set()

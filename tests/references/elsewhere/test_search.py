@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.inventory import COLUMN, expected
 from filejobs_dagster.references.elsewhere import search as searching
-from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NESTED, NO_RIGHT
+from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NESTED, NO_RIGHT, Table
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
 from filejobs_dagster.settings.storage import BucketSettings
 
@@ -338,3 +339,25 @@ def test_a_name_with_quotes_is_found_in_types_that_escape_them(
     found = search(database_url, ['files/it\'s "a" row.pdf']).found
     assert [naming.column for naming in found.named.values()] == ["public.doc.it"]
     assert found.unsearched == ()
+
+
+@pytest.mark.parametrize("pages_in_a_second", [400, 20_000, 10_000_000])
+def test_a_statement_takes_about_a_quarter_of_a_second_however_fast_the_rows_are_worked_on(
+    monkeypatch: pytest.MonkeyPatch, pages_in_a_second: int
+) -> None:
+    clock, parts = SimpleNamespace(now=0.0), list[tuple[int, int]]()
+
+    def read_part(_connection: object, _read: object, pages: tuple[int, int], _: object) -> None:
+        parts.append(pages)
+        clock.now += (min(pages[1], 200_000) - pages[0]) / pages_in_a_second
+
+    monkeypatch.setattr(searching, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(searching, "read_part", read_part)
+    table = Table("public", "t", ("public", "t"), (), 200_000, 200_000 * 8192, True, False)
+    connection: Any = SimpleNamespace(info=SimpleNamespace(server_version=180_000))
+    assert searching.read_in_parts(connection, table, lambda *_: None, ends_at=1e9) is None
+    assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])]
+    assert parts[-1][1] == 0xFFFFFFFF
+    best = min(searching.PAGES_AT_ONCE, pages_in_a_second // 4)
+    # The first are larger or smaller: what a page costs is not known before.
+    assert all(best * 0.9 <= end - start <= best * 1.1 for start, end in parts[8:-1])

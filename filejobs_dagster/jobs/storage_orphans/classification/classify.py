@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.streams import Scratch, Spool
 
-    Elsewhere = Callable[[Iterator[list[bytes]]], Mapping[bytes, bytes]]
+    Elsewhere = Callable[[Iterator[list[bytes]], Iterator[Block]], Mapping[bytes, bytes]]
 
 # Merge joins over sorted streams: sets decide a block at a time, so that C does the comparing.
 
@@ -316,8 +316,8 @@ def classify(
         scratch: Where what does not fit into memory goes.
         on_progress: Told about every page; it may raise to stop.
         now: The moment from which ages are counted; the cutoff when not given.
-        elsewhere: Told what would be orphans, it says which of them a column names that no source
-            reads, and which column. Without it, none.
+        elsewhere: Told what would be orphans, and all references, it says which of the former a
+            column names that no source reads, and which column. Without it, none.
 
     Raises:
         ListingContradicts: The listing is out of order or has keys that are not owned.
@@ -422,7 +422,8 @@ class _Work:
         """Take out of the orphans what a column names that no source reads."""
         named: Mapping[bytes, bytes] = {}
         if elsewhere is not None and self._unnamed.count:
-            named = elsewhere(columns[0] for columns in self._unnamed.rows())
+            keys = (columns[0] for columns in self._unnamed.rows())
+            named = elsewhere(keys, self._references.blocks())
         for columns in self._unnamed.rows():
             is_named = [key in named for key in columns[0]]
             self._add_orphans(selected(columns, [not it for it in is_named]))
