@@ -389,18 +389,12 @@ class Restoring:
     def _where(self, key: str) -> Found:
         """Of a key without an object: its newest copy, or a version behind a delete marker."""
         from filejobs_dagster.objects.errors import StorageError  # noqa: PLC0415
-        from filejobs_dagster.objects.quarantine import copies_below  # noqa: PLC0415
+        from filejobs_dagster.objects.quarantine import newest_copy  # noqa: PLC0415
         from filejobs_dagster.objects.versions import versions_of  # noqa: PLC0415
 
         client, bucket = self._place.client, self._place.bucket
-        copies = [
-            copy
-            for page in copies_below(client, bucket, f"{key}~")
-            for copy in page
-            if copy.original == key
-        ]
-        if copies:
-            return Found(key, "quarantine", max(copies, key=lambda it: it.since))
+        if copy := newest_copy(client, bucket, key):
+            return Found(key, "quarantine", copy)
         listed = versions_of(client, bucket, key)
         if isinstance(listed, StorageError):
             return Found(key, "nowhere", why=str(listed))

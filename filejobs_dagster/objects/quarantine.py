@@ -185,6 +185,16 @@ def copies_below(client: S3Client, bucket: str, prefix: str) -> Iterator[list[Co
         ]
 
 
+def newest_copy(client: S3Client, bucket: str, key: str) -> Copy | None:
+    """The newest copy of a key, or None.
+
+    Raises:
+        ClientError, BotoCoreError: The listing failed.
+    """
+    copies = (it for page in copies_below(client, bucket, f"{key}~") for it in page)
+    return max((it for it in copies if it.original == key), key=lambda it: it.since, default=None)
+
+
 class Copying:
     """Copies objects of one bucket, and believes nothing before it has looked at the copy."""
 
