@@ -8,11 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.deletion_mode import deletion_mode_of
 from filejobs_dagster.objects.quarantine import Copying, copies_below
+from tests.conformance.ceph import OWNER
+from tests.installation import Installation
+from tests.jobs.storage_orphans.conftest import Sweeper
+from tests.jobs.storage_orphans.killed import (
+    SITES_OF_EXPIRY,
+    SITES_OF_QUARANTINE,
+    SITES_OF_RETURN,
+    killing,
+)
+from tests.jobs.storage_orphans.test_sweep_killed import ORPHANS, ends_after_a_kill, in_quarantine
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put, seen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     import psycopg
     from mypy_boto3_s3 import S3Client
 
@@ -156,3 +170,47 @@ def test_with_versions_a_marker_is_the_quarantine_also_of_what_is_locked(
     assert gate.uncover("files/b", no_proof_needed).word == "is there"
     assert client.get_object(Bucket=bucket, Key="files/a")["Body"].read() == b"bytes"
     assert client.get_object(Bucket=bucket, Key="files/b")["Body"].read() == b"newer"
+
+
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Callable[..., None]]:
+    """Starts a live run that is killed at a step."""
+    with killing() as start:
+        yield start
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("server", ["ceph", "seaweedfs"], indirect=True)
+@pytest.mark.parametrize("site", SITES_OF_QUARANTINE | SITES_OF_RETURN | SITES_OF_EXPIRY)
+def test_killed_anywhere_the_original_or_a_copy_is_there_and_the_next_run_finishes(
+    server: tuple[str, S3Client],
+    place: str,
+    tmp_path: Path,
+    database_url: str,
+    kill: Callable[..., None],
+    site: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = server[1]
+    address = client.meta.endpoint_url
+    installation = Installation(tmp_path, database_url, place, client, address)
+    owner = {
+        "FILEJOBS_S3_ACCESS_KEY_ID": OWNER.access_key_id,
+        "FILEJOBS_S3_SECRET_ACCESS_KEY": OWNER.secret_access_key,
+    }
+    installation.keeps()
+    settings = installation.settings(installation.environment | owner).buckets["uploads"]
+    sweep = Sweeper(installation, make_client(settings))
+    sweep.seen_before(*ORPHANS)
+    if site not in SITES_OF_QUARANTINE:
+        assert sweep().acted == len(ORPHANS)
+        ends_after_a_kill(sweep, lambda: kill(sweep, site, owner), monkeypatch, site)
+        return
+    kill(sweep, site, owner)
+    there = {*keys_of(client, place), *in_quarantine(sweep)}
+    assert there >= set(ORPHANS)
+    sweep.deletions_have_arrived()
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert in_quarantine(sweep) == sorted(ORPHANS), "each once"
+    assert keys_of(client, place).isdisjoint(ORPHANS)

@@ -414,7 +414,7 @@ class Copies:
             if it.word == "failed":
                 # It is named and not there, so every run tries: no pause.
                 fate = f"{OF_COPIES}not brought back"
-                self._books.totals.note(fate, it.key, Meaning.LEFT, why=it.why)
+                self._books.totals.note(fate, it.key, Meaning.PASSED_OVER, why=it.why)
         result = {**named("restored", [key.encode() for key in back]), **reasons("failed", failed)}
         self._books.commit_result(self._event("objects.restore.result", **result))
         if back:

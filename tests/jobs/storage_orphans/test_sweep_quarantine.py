@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,6 +18,7 @@ from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.references.elsewhere import search
 from filejobs_dagster.settings.storage import QuarantineSettings
 from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
+from tests.jobs.storage_orphans.killed import all_are_due
 from tests.jobs.test_upload_reservations_storage import answer, error
 
 if TYPE_CHECKING:
@@ -44,14 +45,8 @@ def much_later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let all copies have been made forty days ago."""
 
     def pass_by() -> None:
-        def older(*arguments: Any) -> Iterator[list[Copy]]:
-            for page in copies_below(*arguments):
-                yield [
-                    Copy(it.key, it.original, it.etag, it.size, it.since - timedelta(days=40))
-                    for it in page
-                ]
-
-        monkeypatch.setattr(expiring, "copies_below", older)
+        monkeypatch.setattr(expiring, "copies_below", copies_below)
+        all_are_due()
 
     return pass_by
 
