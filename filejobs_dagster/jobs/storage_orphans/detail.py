@@ -184,8 +184,9 @@ FIELDS: Mapping[str, str] = {
         "none of them in `owns`, needs another transform, or names objects of another prefix"
     ),
     "missing_taken": (
-        "missing references whose object a run took: how many, how many of them quarantine has, "
-        "and how many a live run brought back, which `missing` then does not count; the first keys"
+        "missing references whose object a run took: how many (behind delete markers only where "
+        "the role may read `audit_event`), how many of them quarantine has, and how many a live "
+        "run brought back, which `missing` then does not count; the first keys"
     ),
     "references_read_at": (
         "when the references were counted, by the database's clock. Rows from before that jobs "

@@ -258,6 +258,34 @@ def test_behind_our_delete_markers_a_missing_object_is_named_with_the_way_back(
     assert "filejobs restore KEY" in "".join(sweep.log)
 
 
+def test_a_role_that_may_not_read_the_log_knows_what_lies_in_quarantine(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.refer("files/a")
+    sweep.installation.execute(
+        "CREATE FUNCTION refuse() RETURNS text LANGUAGE plpgsql"
+        " AS 'BEGIN RAISE insufficient_privilege; END'"
+    )
+    monkeypatch.setattr(expiring.statements, "TAKEN", "SELECT refuse()")
+    assert sweep().detail["missing_taken"]["brought_back"] == 1
+
+
+def test_a_role_that_may_not_write_what_is_owned_says_so_and_fails_no_run(sweep: Sweeper) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.refer("files/a")
+    events: Any = sweep.client.meta.events
+    events.register("before-send.s3.CopyObject", lambda **_: answer(403, error("AccessDenied")))
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.detail["swept"] is False
+    assert outcome.detail["fates"]["copy in quarantine: not brought back"] == 1
+    assert outcome.detail["missing_taken"]["brought_back"] == 0
+    assert "filejobs restore KEY" in "".join(sweep.log)
+
+
 def test_what_a_source_names_only_when_its_time_is_over_comes_back_and_is_not_lost(
     sweep: Sweeper, much_later: Callable[[], None]
 ) -> None:
