@@ -90,12 +90,18 @@ def in_force(context: RunContext, storage: Storage) -> tuple[QuarantineSettings,
     return None if at_once else (QuarantineSettings(), BY_DEFAULT)
 
 
-def cost(keeps: QuarantineSettings, objects: int, size: int | None) -> dict[str, Any]:
-    """What keeping so many objects costs, as the record says it."""
+def cost(
+    keeps: QuarantineSettings,
+    objects: int,
+    size: int | None,
+    deletion_mode: DeletionMode | None = None,
+) -> dict[str, Any]:
+    """What keeping so many objects costs, as the record says it; a delete marker costs nothing."""
+    copies = deletion_mode is None or deletion_mode.copies
     return {
         "objects": objects,
         "bytes": size,
-        "requests": objects * REQUESTS_EACH,
+        "requests": objects * REQUESTS_EACH if copies else 0,
         "days": keeps.keep.days,
     }
 

@@ -154,7 +154,11 @@ class Sweep:
                     None if keeps is None else keeps[0], now, self._deletion_mode(quarantine=True)
                 )
         kept = None if keeps is None else keeps[0]
-        how = SweepKind(confirmed_before, first, reviewed is not None, supply, elsewhere, kept)
+        dry = kept is not None and not self._context.live
+        mode = self._deletion_mode(quarantine=True) if dry else None
+        how = SweepKind(
+            confirmed_before, first, reviewed is not None, supply, elsewhere, kept, mode
+        )
         return SweepOutcome(self._context, self._request, self._books, self._marks, how).outcome(
             marked=marked
         )
@@ -366,7 +370,7 @@ class Sweep:
             taken = min(due.count, self._request.limit)
             self._books.facts["quarantine"] = {
                 "because": why,
-                **cost(settings, taken, due.bytes if taken == due.count else None),
+                **cost(settings, taken, due.bytes if taken == due.count else None, deletion_mode),
             }
             self._context.log.info(
                 "What goes is kept %s (%s).", in_short(settings, deletion_mode), why
