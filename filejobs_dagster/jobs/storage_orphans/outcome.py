@@ -238,7 +238,8 @@ class SweepOutcome:
             requests = would["would_quarantine"]["requests"]
             parts.append(
                 f"they are kept {in_short(keeps, self._how.deletion_mode)}, for which the bucket "
-                f"needs their bytes as long, and about {requests:,} requests; `delete: at_once` of the bucket keeps nothing"
+                f"needs their bytes as long, and about {requests:,} requests; `delete: at_once` of "
+                "the bucket keeps nothing"
             )
         if waiting.count and waiting.since is not None:
             first_due = minute_in_words(waiting.since + self._request.confirm_after)
