@@ -248,7 +248,7 @@ FIELDS: Mapping[str, str] = {
         "live: what is kept (objects, bytes, since when the oldest), what was kept long enough and "
         "is gone, and what a source names by now and was brought back. What stays although its "
         "time is over stands in `fates`: failed, waiting after a failure, deferred by a limit, "
-        "named elsewhere, unknown shape"
+        "named elsewhere, unknown shape, referenced"
     ),
     "bytes_freed": "live: bytes that are free now",
     "objects_left": (

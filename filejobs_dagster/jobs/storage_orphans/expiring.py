@@ -34,8 +34,9 @@ from filejobs_dagster.jobs.storage_orphans.detail import (
 from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.jobs.storage_orphans.supply import require_searched
 from filejobs_dagster.objects.errors import described
-from filejobs_dagster.objects.heads import THREADS
+from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
 from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below, newest_copy
+from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.references.elsewhere.search import MOST_AT_ONCE
 from filejobs_dagster.references.operator import ReferencesUnknown
@@ -45,7 +46,7 @@ from filejobs_dagster.settings.values import in_words
 from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
@@ -317,7 +318,24 @@ class Copies:
                 free.append(copy)
             else:
                 self._stays(copy, "named elsewhere", naming.column)
-        return free
+        return [copy for portion in _portions(free) for copy in self._not_back(portion)]
+
+    def _not_back(self, copies: Sequence[Copy]) -> list[Copy]:
+        """Those whose original is not both named and there: of these, each run would write events.
+
+        Nothing is let go for it: the gate asks about all the others.
+        """
+        client = self._storage.client
+        try:
+            named = self._storage.references.named([copy.original for copy in copies])
+            seen = look_at_targets(client, self._name, [Target(key) for key in named])
+        except (ReferencesUnknown, StorageRejected) as error:
+            raise JobFailed(f"{error} Nothing more was deleted.") from error
+        back = {target.key for target, it in seen.items() if isinstance(it, Present)}
+        for copy in copies:
+            if copy.original in back:
+                self._stays(copy, "referenced", "its object is there")
+        return [copy for copy in copies if copy.original not in back]
 
     def _stays(self, copy: Copy, fate: str, why: str) -> None:
         self._books.totals.note(f"{OF_COPIES}{fate}", copy.original, Meaning.STAYS, why=why)
@@ -485,6 +503,10 @@ class Copies:
         }
         if any(facts.values()):
             self._books.facts["in_quarantine"] = facts
+
+
+def _portions(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+    return (copies[start : start + 1000] for start in range(0, len(copies), 1000))
 
 
 def _is_text(key: bytes) -> bool:

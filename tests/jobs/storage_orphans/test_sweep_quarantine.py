@@ -304,6 +304,11 @@ def test_what_a_source_names_only_when_its_time_is_over_comes_back_and_is_not_lo
     assert sweep.events("objects.restore.intent")[0]["keys"] == ["files/a"]
     assert sweep.events("objects.restore.result")[0]["restored"] == ["files/a"]
 
+    written = sweep.installation.value("SELECT count(*) FROM audit_event")
+    assert sweep().detail["fates"] == {"copy in quarantine: referenced": 1}
+    again = sweep.installation.value("SELECT count(*) FROM audit_event")
+    assert again == written, "its copy stays, and no run says so anew in the log"
+
 
 def names_elsewhere(sweep: Sweeper, key: str) -> None:
     sweep.installation.execute("CREATE TABLE note (body text)")
