@@ -93,6 +93,8 @@ def _tell(facts: dict[str, Any], *, asked_live: bool) -> None:
         acted, freed = facts.get("acted", 0), facts.get("bytes_freed", 0)
         marked = facts.get("marked", 0)
         only = f"; {marked:,} got a delete marker, which frees nothing" if marked else ""
+        if kept := facts.get("quarantined", 0):
+            only += f"; {kept:,} lie in quarantine, which frees nothing"
         typer.echo(f"removed {acted:,} objects, {freed:,} bytes freed{only}")
     else:
         would = facts.get("would_collect", 0)

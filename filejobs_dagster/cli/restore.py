@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,6 +22,8 @@ from filejobs_dagster.text import display_key, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import psycopg
 
     from filejobs_dagster.door.adoption import AdoptionTarget
     from filejobs_dagster.objects.gate import Gate
@@ -62,6 +65,15 @@ SELECT body, recorded_at
    AND body::jsonb ? 'row'
  ORDER BY seq
  LIMIT %(limit)s
+"""
+
+
+# Columns that PostgreSQL computes: an INSERT that gives them a value is refused.
+_COMPUTED = """
+SELECT array_agg(attname::text)
+  FROM pg_attribute
+ WHERE attrelid = to_regclass(%(table)s)
+   AND attgenerated <> ''
 """
 
 
@@ -265,7 +277,8 @@ class Restoring:
         values = {"run": wanted.run, "since": wanted.since, "limit": self._limit, "keys": keys}
         place = self._place
         with place.database.transaction(place.connection, read_only=True) as cursor:
-            return [_insert(*row) for row in cursor.execute(_ROWS, values).fetchall()]
+            rows = cursor.execute(_ROWS, values).fetchall()
+            return [_insert(body, at, partial(_computed, cursor)) for body, at in rows]
 
     def _keep_runs_out(self, lease: Lease) -> None:
         """Hold the lock of every job that deletes from this bucket, as its live run would."""
@@ -389,18 +402,12 @@ class Restoring:
     def _where(self, key: str) -> Found:
         """Of a key without an object: its newest copy, or a version behind a delete marker."""
         from filejobs_dagster.objects.errors import StorageError  # noqa: PLC0415
-        from filejobs_dagster.objects.quarantine import copies_below  # noqa: PLC0415
+        from filejobs_dagster.objects.quarantine import newest_copy  # noqa: PLC0415
         from filejobs_dagster.objects.versions import versions_of  # noqa: PLC0415
 
         client, bucket = self._place.client, self._place.bucket
-        copies = [
-            copy
-            for page in copies_below(client, bucket, f"{key}~")
-            for copy in page
-            if copy.original == key
-        ]
-        if copies:
-            return Found(key, "quarantine", max(copies, key=lambda it: it.since))
+        if copy := newest_copy(client, bucket, key):
+            return Found(key, "quarantine", copy)
         listed = versions_of(client, bucket, key)
         if isinstance(listed, StorageError):
             return Found(key, "nowhere", why=str(listed))
@@ -455,24 +462,33 @@ def _keys_in(body: str) -> Iterator[str]:
             continue
 
 
-def _insert(body: str, recorded_at: datetime) -> str:
+def _computed(cursor: psycopg.Cursor[Any], table: str) -> Sequence[str]:
+    """Columns of a table that PostgreSQL computes; none where it is in another database."""
+    found = cursor.execute(_COMPUTED, {"table": table}).fetchone()
+    return (found and found[0]) or ()
+
+
+def _insert(body: str, recorded_at: datetime, computed: Callable[[str], Sequence[str]]) -> str:
     """The SQL that would bring a row back; nobody runs it here."""
     from psycopg import sql  # noqa: PLC0415
 
     from filejobs_dagster.audit.append import read_body  # noqa: PLC0415
 
     event = read_body(body)
-    columns = sql.SQL(", ").join(map(sql.Identifier, json.loads(event["row"])))
     table = sql.Identifier(*event["table"].split("."))
+    without = computed(table.as_string())
+    names = [name for name in json.loads(event["row"]) if name not in without]
+    columns = sql.SQL(", ").join(map(sql.Identifier, names))
+    # A number that the table gives out itself is kept, whatever it says of that.
     statement = sql.SQL(
-        "INSERT INTO {table} ({columns}) SELECT {columns} "
+        "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} "
         "FROM jsonb_populate_record(NULL::{table}, {row}::jsonb);"
     ).format(table=table, columns=columns, row=sql.Literal(event["row"]))
     left_out = ", ".join(event.get("left_out", ()))
-    without = f"; without {left_out}" if left_out else ""
+    lacks = f"; without {left_out}" if left_out else ""
     # An identifier of an event could hold a line break, and end the comment.
     remark = display_key(
-        f"{event.get('kind')}, run {event.get('run_id')}, {recorded_at.isoformat()}{without}"
+        f"{event.get('kind')}, run {event.get('run_id')}, {recorded_at.isoformat()}{lacks}"
     )
     return f"-- {remark}\n{statement.as_string()}"
 

@@ -30,6 +30,7 @@ from filejobs_dagster.doctor.instance import (
 )
 from filejobs_dagster.objects.client import check_access, make_client, read_versioning
 from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.objects.quarantine import REQUESTS_EACH
 from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.references.elsewhere.columns import fingerprint
@@ -326,7 +327,10 @@ def check_bucket(entry: str, settings: BucketSettings) -> Iterator[Finding]:
 def _quarantine(name: str, settings: BucketSettings) -> Finding:
     """What becomes of what goes. The doctor writes nothing, so it cannot try the rights."""
     check = f"{name} quarantine"
-    takes = f"without versions it takes s3:PutObject and s3:DeleteObject on {QUARANTINE}*"
+    takes = (
+        f"without versions it takes s3:PutObject and s3:DeleteObject on {QUARANTINE}*, room for "
+        f"the bytes as long, and {REQUESTS_EACH} requests more for each object"
+    )
     if settings.delete is not None:
         return ok(check, "delete is at_once: nothing that goes is kept")
     if settings.quarantine is not None:

@@ -607,7 +607,15 @@ def missing_of(run: RunSummary | None) -> str:
     shown = [str(key) for key in keys[:MISSING_SHOWN]] if isinstance(keys, list) else []
     some = f", such as {', '.join(shown)}" if shown else ""
     verb = "reference has" if count == 1 else "references have"
-    return f"{count:,} {verb} no object{some} (run {run.run_id})"
+    taken = run.detail.get("missing_taken")
+    left = _left_of(taken) if isinstance(taken, dict) else 0
+    ours = f"; of {left:,} a run took the object: `filejobs restore KEY`" if left else ""
+    return f"{count:,} {verb} no object{some} (run {run.run_id}){ours}"
+
+
+def _left_of(taken: dict[str, Any]) -> int:
+    objects, back = taken.get("objects"), taken.get("brought_back")
+    return objects - back if isinstance(objects, int) and isinstance(back, int) else 0
 
 
 def finding_of(run: RunSummary | None) -> str:

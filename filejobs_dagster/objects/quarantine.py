@@ -28,6 +28,7 @@ from filejobs_dagster.objects.errors import (
     concerns_every_request,
     described,
     status_of,
+    storage_error,
 )
 from filejobs_dagster.objects.heads import THREADS, Absent, ask_each, rejected, require_bucket
 from filejobs_dagster.objects.identity import agreement, compare, found, strong, without_quotes
@@ -71,6 +72,8 @@ _HEADERS = (
     "Expires",
 )
 """What an object says of itself beside its metadata."""
+
+_ENCRYPTION = ("ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled")
 
 _READ_AT_ONCE = 2**20
 
@@ -135,6 +138,8 @@ class Stored:
         metadata: The user's own.
         tags: How many; 0 also where the server does not say.
         storage_class: None for the usual one.
+        encryption: By a key of the key service, as a request asks for it; else empty: then the
+            bucket's own is what both have.
     """
 
     etag: str
@@ -145,6 +150,7 @@ class Stored:
     metadata: Mapping[str, str] = field(default_factory=dict)
     tags: int = 0
     storage_class: str | None = None
+    encryption: Mapping[str, Any] = field(default_factory=dict)
 
 
 def key_of_copy(key: str, it: Stored) -> str:
@@ -183,6 +189,20 @@ def copies_below(client: S3Client, bucket: str, prefix: str) -> Iterator[list[Co
             for entry in page.get("Contents", [])
             if (original := original_of(entry["Key"])) is not None
         ]
+
+
+def newest_copy(client: S3Client, bucket: str, key: str) -> Copy | None:
+    """The newest copy of a key, or None.
+
+    Raises:
+        ClientError, BotoCoreError: The listing failed.
+    """
+    copies = (it for page in copies_below(client, bucket, f"{key}~") for it in page)
+    return max((it for it in copies if it.original == key), key=lambda it: it.since, default=None)
+
+
+class _IsThere(Exception):
+    """Where something was to come back, something is."""
 
 
 class Copying:
@@ -323,6 +343,8 @@ class Copying:
             target, it = wanted[source]
             try:
                 self._copy(source, target, it, only_new=only_new)
+            except _IsThere:
+                return storage_error("PreconditionFailed", "it is there by now")
             except ClientError as error:
                 if concerns_every_request(error):
                     raise rejected(self._bucket, error) from error
@@ -346,8 +368,10 @@ class Copying:
         only: dict[str, Any] = {"IfNoneMatch": "*"} if only_new and self._conditional else {}
         part = self._part_of(source, it)
         if part is not None:
-            self._copy_parts(source, target, it, part, more, only)
+            self._copy_parts(source, target, it, part, more, only, only_new=only_new)
             return
+        if only_new:
+            self._require_nothing(target)
         if it.storage_class is not None:
             only["StorageClass"] = it.storage_class
         self._client.copy_object(
@@ -356,7 +380,25 @@ class Copying:
             CopySource={"Bucket": self._bucket, "Key": source},
             **more,
             **only,
+            **it.encryption,
         )
+
+    def _require_nothing(self, target: str) -> None:
+        """Look once more where the server ignores the condition: what was seen may be seconds old.
+
+        Raises:
+            _IsThere: Somebody has written it by now.
+            ClientError: Whether it is there is not known.
+        """
+        if self._conditional:
+            return
+        try:
+            self._client.head_object(Bucket=self._bucket, Key=target)
+        except ClientError as error:
+            if status_of(error) == HTTPStatus.NOT_FOUND:
+                return
+            raise
+        raise _IsThere
 
     def _part_of(self, source: str, it: Stored) -> int | None:
         """Bytes of a part, or None for a copy in one request.
@@ -386,10 +428,12 @@ class Copying:
         part: int,
         more: Mapping[str, Any],
         only: Mapping[str, Any],
+        *,
+        only_new: bool,
     ) -> None:
         """A copy in parts says itself what it holds: nothing of the original's comes by itself."""
         tags = self._tags(source) if it.tags else []
-        whole: dict[str, Any] = {**it.headers, "Metadata": dict(it.metadata)}
+        whole: dict[str, Any] = {**it.headers, **it.encryption, "Metadata": dict(it.metadata)}
         if it.storage_class is not None:
             whole["StorageClass"] = it.storage_class
         begun = self._client.create_multipart_upload(Bucket=self._bucket, Key=target, **whole)
@@ -407,6 +451,8 @@ class Copying:
                 )
                 etag = answer["CopyPartResult"]["ETag"]
                 parts.append({"PartNumber": number, "ETag": etag})
+            if only_new:
+                self._require_nothing(target)
             self._client.complete_multipart_upload(
                 **upload, MultipartUpload={"Parts": parts}, **only
             )
@@ -475,8 +521,9 @@ class Copying:
         for name in _HEADERS:
             if it.headers.get(name) != there.headers.get(name):
                 return f"its {name} differs"
-        if it.metadata != there.metadata:
-            return "its metadata differ"
+        if it.encryption != there.encryption or it.metadata != there.metadata:
+            same_key = it.encryption == there.encryption
+            return "its metadata differ" if same_key else "its encryption differs"
         if (it.tags or there.tags) and sorted(self._tags(source)) != sorted(self._tags(target)):
             return "its tags differ"
         if agreement(it.etag, there.etag) == "same":
@@ -552,4 +599,7 @@ def _stored(answer: HeadObjectOutputTypeDef) -> Stored:
         metadata=answer.get("Metadata", {}),
         tags=int(headers.get("x-amz-tagging-count") or 0),
         storage_class=said.get("StorageClass"),
+        encryption={name: said[name] for name in _ENCRYPTION if said.get(name) is not None}
+        if str(said.get("ServerSideEncryption")).startswith("aws:kms")
+        else {},
     )

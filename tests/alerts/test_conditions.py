@@ -207,5 +207,9 @@ def test_references_without_an_object_are_told_with_a_few_of_them(watch: Watch) 
 
     assert (condition.kind, condition.severity) == ("missing", "warning")
     assert "5 references have no object, such as files/1, files/2, files/3" in condition.reason
+    assert "filejobs restore" not in condition.reason
+    watch.succeed(detail=WHOLE | found | {"missing_taken": {"objects": 3, "brought_back": 1}})
+    (condition,) = watch.look().conditions
+    assert condition.reason.endswith("of 2 a run took the object: `filejobs restore KEY`")
     watch.succeed(detail=WHOLE | {"missing": 0})
     assert kinds(watch) == {}

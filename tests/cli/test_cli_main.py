@@ -264,9 +264,9 @@ def test_the_version_has_a_short_option() -> None:
 
 TEXT = {
     # What they print is for people or for another program's own format.
-    "demo", "dev", "init", "man", "migrate", "bucket adopt", "apply", "audit keygen", "audit restore",
-    "audit prove", "audit hold set", "audit hold release", "open", "hold", "release", "mute",
-    "unmute", "record", "drain", "backfill",
+    "demo", "dev", "init", "man", "migrate", "bucket adopt", "apply", "audit keygen",
+    "audit restore", "audit prove", "audit hold set", "audit hold release", "open", "hold",
+    "release", "mute", "unmute", "record", "drain", "backfill",
     "uploads retry", "alert", "metrics", "serve-trigger", "live", "ready",
     # JSON in any case.
     "bucket policy", "settings schema",

@@ -35,6 +35,8 @@ def check(
     purge: bool,
     touch: Touch | None = None,
     other: Mapping[str, Left] = MappingProxyType({}),
+    *,
+    keeps: bool = False,
 ) -> World:
     name = f"test-{uuid.uuid4().hex}"
     owner = client_of(endpoint_url, OWNER)
@@ -46,9 +48,19 @@ def check(
         "FILEJOBS_S3_SECRET_ACCESS_KEY": OWNER.secret_access_key,
     }
     client = make_client(installation.settings(environment).buckets["uploads"])
-    world = World(installation, client, state, purge, touch, other)
+    world = World(installation, client, state, purge, touch, other, keeps)
     world.check()
     return world
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("server", ["ceph", "seaweedfs"])
+def test_with_quarantine(
+    tmp_path: Path, database_url: str, server: str, state: State, request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue(server).endpoint_url
+    check(tmp_path, database_url, address, state, purge=False, keeps=True)
 
 
 @pytest.mark.parametrize("purge", [False, True])

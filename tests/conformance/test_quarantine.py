@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import uuid
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.deletion_mode import deletion_mode_of
 from filejobs_dagster.objects.quarantine import Copying, copies_below
+from tests.conformance.ceph import OWNER
+from tests.installation import Installation
+from tests.jobs.storage_orphans.conftest import Sweeper
+from tests.jobs.storage_orphans.killed import (
+    SITES_OF_EXPIRY,
+    SITES_OF_QUARANTINE,
+    SITES_OF_RETURN,
+    killing,
+)
+from tests.jobs.storage_orphans.test_sweep_killed import ORPHANS, ends_after_a_kill, in_quarantine
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put, seen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     import psycopg
     from mypy_boto3_s3 import S3Client
 
@@ -156,3 +174,92 @@ def test_with_versions_a_marker_is_the_quarantine_also_of_what_is_locked(
     assert gate.uncover("files/b", no_proof_needed).word == "is there"
     assert client.get_object(Bucket=bucket, Key="files/a")["Body"].read() == b"bytes"
     assert client.get_object(Bucket=bucket, Key="files/b")["Body"].read() == b"newer"
+
+
+AS_OWNER = {
+    "FILEJOBS_S3_ACCESS_KEY_ID": OWNER.access_key_id,
+    "FILEJOBS_S3_SECRET_ACCESS_KEY": OWNER.secret_access_key,
+}
+
+
+def sweeper(folder: Path, database_url: str, bucket: str, client: S3Client) -> Sweeper:
+    """The job on a bucket that keeps what goes."""
+    installation = Installation(folder, database_url, bucket, client, client.meta.endpoint_url)
+    installation.document["jobs"] = {"storage_orphans": {"by_hand": True}}
+    installation.keeps()
+    installation.write()
+    settings = installation.settings(installation.environment | AS_OWNER).buckets["uploads"]
+    return Sweeper(installation, make_client(settings))
+
+
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Callable[..., None]]:
+    """Starts a live run that is killed at a step."""
+    with killing() as start:
+        yield start
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("server", ["ceph", "seaweedfs"], indirect=True)
+@pytest.mark.parametrize("site", SITES_OF_QUARANTINE | SITES_OF_RETURN | SITES_OF_EXPIRY)
+def test_killed_anywhere_the_original_or_a_copy_is_there_and_the_next_run_finishes(
+    server: tuple[str, S3Client],
+    place: str,
+    tmp_path: Path,
+    database_url: str,
+    kill: Callable[..., None],
+    site: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = server[1]
+    sweep = sweeper(tmp_path, database_url, place, client)
+    sweep.seen_before(*ORPHANS)
+    if site not in SITES_OF_QUARANTINE:
+        assert sweep().acted == len(ORPHANS)
+        ends_after_a_kill(sweep, lambda: kill(sweep, site, AS_OWNER), monkeypatch, site)
+        return
+    kill(sweep, site, AS_OWNER)
+    there = {*keys_of(client, place), *in_quarantine(sweep)}
+    assert there >= set(ORPHANS)
+    sweep.deletions_have_arrived()
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert in_quarantine(sweep) == sorted(ORPHANS), "each once"
+    assert keys_of(client, place).isdisjoint(ORPHANS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("server", ["ceph", "seaweedfs"], indirect=True)
+def test_restored_by_other_processes_while_a_sweep_works_nothing_is_lost(
+    server: tuple[str, S3Client], place: str, tmp_path: Path, database_url: str
+) -> None:
+    client = server[1]
+    sweep = sweeper(tmp_path, database_url, place, client)
+    keys = {f"files/{n}" for n in range(40)}
+    sweep.seen_before(*sorted(keys))
+    environment = {**os.environ, **sweep.installation.environment, **AS_OWNER}
+    command = [sys.executable, "-m", "filejobs_dagster.cli", "restore", "--since", "2020-01-01"]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*command, "--live", "--format", "json"],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    others: list[subprocess.Popen[str]] = []
+    sweep.when |= {line: lambda: others.append(start()) for line in ("Listed", "orphans with")}
+    outcome = sweep(batch_size=4)
+    assert outcome.ok, outcome.error
+    assert outcome.acted == len(keys)
+    assert len(others) == 2
+    for other in others:
+        _, said = other.communicate(timeout=300)
+        # One that came when the sweep had ended has restored; the others were refused.
+        assert other.returncode == 0 or "works on this bucket" in said or "names nothing" in said
+    with start() as last:
+        told = json.loads(last.communicate(timeout=300)[0])
+    assert told["restored"] + told["there"] == len(keys)
+    assert keys_of(client, place) >= keys
+    assert set(in_quarantine(sweep)) == keys
+    for key in keys:
+        assert client.get_object(Bucket=place, Key=key)["Body"].read() == b"bytes"

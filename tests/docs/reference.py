@@ -71,8 +71,8 @@ _CLAIMS = (
     "this project. `--only` tries one.\n"
 )
 _VERSIONS = (
-    "What becomes of an object that was written twice, and that nothing names any more, where "
-    "nothing is kept in [quarantine](../buckets.md#quarantine). *Suspended*: the older version is "
+    "What becomes of an object that was written twice, and that nothing names any more, without "
+    "and with [quarantine](../buckets.md#quarantine). *Suspended*: the older version is "
     "from before, the current one from after. *Locked*: the bucket keeps versions, and the current "
     "one is retained.\n"
 )

@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from filejobs_dagster.objects.identity import ROUNDED_BY
+from filejobs_dagster.objects.targets import QUARANTINE
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
 from tests.jobs.storage_orphans.conftest import Sweeper
@@ -75,6 +77,16 @@ ROWS_GO: dict[tuple[State, bool], Left] = {
     ("locked", True): Left(1, 0, "kept: locked", 0),
 }
 
+QUARANTINED = Left(0, 0, "quarantined", 0)
+KEPT: dict[State, Left] = {
+    "unversioned": QUARANTINED,
+    "enabled": MARKED,
+    # The version from before stays where it was; of the current one there is a copy.
+    "suspended": replace(QUARANTINED, versions=1, markers=1),
+    "locked": MARKED,
+}
+"""What jobs that keep in quarantine leave; upload_cleanup keeps nothing."""
+
 TABLE: dict[str, dict[tuple[State, bool], Left]] = {
     "deleted_files": ROWS_GO,
     "upload_reservations": ROWS_GO,
@@ -86,6 +98,8 @@ TABLE: dict[str, dict[tuple[State, bool], Left]] = {
         ("locked", True): Left(2, 0, "locked", 0),
     },
 }
+
+KEEPING = tuple(job for job in TABLE if job != "upload_cleanup")
 
 
 def table_lines() -> list[str]:
@@ -106,6 +120,12 @@ def table_lines() -> list[str]:
                     f"| {'stays' if left.row else 'gone'} | {_of_object(left)} "
                     f"| {' or '.join(f'*{it}*' for it in words)} | {_bytes(left.freed)} |"
                 )
+        kept = KEPT[state]
+        lines.append(
+            f"| {state} | false, with `quarantine` | {', '.join(f'`{it}`' for it in KEEPING)} "
+            f"| gone | {_of_object(kept)}{'; a copy' if kept.word == 'quarantined' else ''} "
+            f"| *{kept.word}* | {_bytes(kept.freed)} |"
+        )
     return lines
 
 
@@ -133,6 +153,7 @@ class World:
         purge: What the settings say of `purge_versions`.
         touch: What is changed of each object after its upload, when some servers date it anew.
         other: What a server leaves otherwise than the table says, by the job.
+        keeps: True to keep in quarantine what goes.
     """
 
     installation: Installation
@@ -141,8 +162,11 @@ class World:
     purge: bool
     touch: Touch | None = None
     other: Mapping[str, Left] = field(default_factory=dict)
+    keeps: bool = False
 
     def __post_init__(self) -> None:
+        if self.keeps:
+            self.installation.keeps()
         self.installation.document["buckets"]["uploads"]["purge_versions"] = self.purge
         if self.state in ("enabled", "suspended"):
             self._versioning("Enabled")
@@ -185,8 +209,10 @@ class World:
         uploads.call("mark_stored", upload.id, head["ETag"].strip('"'), len(CURRENT))
         uploads.call("cancel_upload", upload.id)
         jobs: dict[str, Callable[[], Outcome]] = {
-            "deleted_files": files,
-            "upload_reservations": Collector(self.installation, self.client),
+            "deleted_files": partial(files, quarantine=self.keeps),
+            "upload_reservations": partial(
+                Collector(self.installation, self.client), quarantine=self.keeps
+            ),
             "upload_cleanup": Cleaner(self.installation, self.client),
             "storage_orphans": Sweeper(self.installation, self.client),
         }
@@ -258,7 +284,12 @@ class World:
                 freed=outcome.detail["bytes_freed"],
                 row=self.has_row(key),
             )
-            assert seen == self.other.get(job, TABLE[job][self.state, self.purge]), (job, seen)
+            expected = KEPT[self.state] if self.keeps and job in KEEPING else None
+            expected = expected or self.other.get(job, TABLE[job][self.state, self.purge])
+            assert seen == expected, (job, seen)
+            there = self.installation.keys()
+            copies = [it for it in there if it.startswith(f"{QUARANTINE}{key}~")]
+            assert len(copies) == (expected.word == "quarantined"), (job, copies)
             again = run()
             assert again.ok, (job, again.error)
             assert not again.acted, job

@@ -73,7 +73,14 @@ class Collector:
                 opened_sources(configured, run.database, lambda: run.connection) as sources,
             ):
                 gate = Gate(self.client, bucket, checks)
-                storage = Storage(bucket.bucket, self.client, gate, checks, bucket.purge_versions)
+                storage = Storage(
+                    bucket.bucket,
+                    self.client,
+                    gate,
+                    checks,
+                    bucket.purge_versions,
+                    bool(limits.get("quarantine")),
+                )
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(
                     run,

@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("state", "purge"),
+    ("state", "purge", "keeps"),
     [
         # The embedded server forgets older versions when a bucket with suspended ones is written.
-        ("enabled", True),
-        pytest.param("enabled", False, marks=pytest.mark.thorough),
-        pytest.param("unversioned", False, marks=pytest.mark.thorough),
+        ("enabled", True, False),
+        pytest.param("enabled", False, False, marks=pytest.mark.thorough),
+        pytest.param("unversioned", False, False, marks=pytest.mark.thorough),
+        pytest.param("enabled", False, True, marks=pytest.mark.thorough),
+        pytest.param("unversioned", False, True, marks=pytest.mark.thorough),
     ],
 )
 def test_every_job_says_what_it_did_to_the_bytes(
-    installation: Installation, state: State, purge: bool
+    installation: Installation, state: State, purge: bool, keeps: bool
 ) -> None:
     client = make_client(installation.settings().buckets["uploads"])
-    World(installation, client, state, purge).check()
+    World(installation, client, state, purge, keeps=keeps).check()
 
 
 def test_the_page_has_the_table_that_the_servers_are_tried_with() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
 from filejobs_dagster.cli.main import app
@@ -26,15 +28,25 @@ if TYPE_CHECKING:
 
 DOCUMENTS = """
 CREATE TABLE documents (
-    id bigint PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     status text NOT NULL,
     storage_key text UNIQUE,
     price numeric,
     owner text,
     "odd name" text,
+    said jsonb,
+    bytes bytea,
+    tags text[],
+    nothing text[],
+    day daterange,
+    near double precision,
+    twice numeric GENERATED ALWAYS AS (price * 2) STORED,
     expires_at timestamptz,
     deleted_at timestamptz
 )"""
+ODD = 'it\'s "x" \\ :id $1 {a,b} %s\n-- é📎'
+"""What a program that writes SQL by hand gets wrong."""
+
 TABLE = {"name": "documents", "table": "public.documents", "key": "storage_key"}
 JOBS: dict[str, dict[str, Any]] = {
     "upload_reservations": {
@@ -122,13 +134,19 @@ def test_a_declared_table_s_row_too_without_what_is_personal(
     installation.execute(DOCUMENTS)
     status = "reserved" if job == "upload_reservations" else "deleted"
     installation.execute(
-        "INSERT INTO documents VALUES (9007199254740993, %s, 'files/a', 1.10, 'Ada', 'it''s \"x\"',"
-        " now() - interval '2 d', now() - interval '2 d')",
-        (status,),
+        'INSERT INTO documents (id, status, storage_key, price, owner, "odd name", said, bytes,'
+        " tags, day, near, expires_at, deleted_at) OVERRIDING SYSTEM VALUE"
+        " VALUES (9007199254740993, %s, 'files/a', 1.10, 'Ada', %s, %s, %s, %s,"
+        " '[2024-01-01,2024-02-01)', 0.1::float8 + 0.2, now() - interval '2 d',"
+        " now() - interval '2 d')",
+        (status, ODD, Jsonb({"a": [1, None, ODD], "n": 1.50}), bytes(range(256)), [ODD, None, ""]),
     )
     installation.client.put_object(Bucket=installation.bucket, Key="files/b", Body=b"bytes")
-    installation.execute("INSERT INTO documents VALUES (1, 'ready', 'files/b')")
-    columns = 'id, status, storage_key, price, "odd name", expires_at, deleted_at'
+    installation.execute("INSERT INTO documents (status, storage_key) VALUES ('ready', 'files/b')")
+    columns = (
+        'id, status, storage_key, price, "odd name", said::text, bytes, tags, nothing, day, near,'
+        " twice, expires_at, deleted_at"
+    )
     before = installation.execute(f"SELECT {columns} FROM documents ORDER BY id")
 
     live(installation, job, quarantine=True, leave_out=["owner"], **JOBS[job])
@@ -138,7 +156,8 @@ def test_a_declared_table_s_row_too_without_what_is_personal(
     assert "Ada" not in json.dumps(event)
     assert event["left_out"] == ["owner"]
     told = restored("files/a", "--live")
-    installation.execute(told["rows"][0])
+    typed = ["psql", "-X", "-v", "ON_ERROR_STOP=1", installation.database_url]
+    subprocess.run(typed, input=told["rows"][0], text=True, check=True)
     assert installation.execute(f"SELECT {columns} FROM documents ORDER BY id") == before
     assert installation.execute("SELECT owner FROM documents") == [(None,), (None,)]
 

@@ -21,15 +21,18 @@ from psycopg.types.json import Jsonb
 
 from filejobs_dagster.book.outcomes import Fate
 from filejobs_dagster.jobs.setbacks import WAITS
+from filejobs_dagster.jobs.storage_orphans import expiring
 from filejobs_dagster.ledger.standing import Expectation, Standing, standings
 from filejobs_dagster.ledger.swept_days import swept_days
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
 from tests.jobs.conftest import Collector
 from tests.jobs.deleted_files.collecting import Files
 from tests.jobs.multipart_uploads.conftest import Sweeper as Aborter
 from tests.jobs.storage_orphans.conftest import Sweeper
+from tests.jobs.storage_orphans.killed import all_are_due
 from tests.jobs.table_retention.conftest import SESSIONS, Keeper
 from tests.jobs.test_upload_reservations_storage import answer, denied, error
 from tests.jobs.upload_cleanup.uploads import Begun, Cleaner, Uploads
@@ -144,6 +147,8 @@ class Scene(ABC):
             "deferred": self.deferred,
             "limit": self.limited,
             "ghost": lambda: self.answered("HeadObject", lambda _: answer(404, "")),
+            "not copied": self.not_copied,
+            "copy denied": self.copy_denied,
         }
         with keeps[reason]() as told:
             yield told or {}
@@ -168,6 +173,12 @@ class Scene(ABC):
     def answered(self, operations: str, reply: Callable[[Any], Any]) -> Iterator[None]:
         """Requests of some operations that name the item are answered so."""
         self.due("left")
+        with self.always_answered(operations, reply):
+            yield
+
+    @contextmanager
+    def always_answered(self, operations: str, reply: Callable[[Any], Any]) -> Iterator[None]:
+        """The same for an item that is there."""
         lasts = [True]
 
         def before_send(request: Any, **_: Any) -> Any:
@@ -218,10 +229,19 @@ class Scene(ABC):
         self.due("left")
         yield {"limit": 1, "batch_size": 1}
 
+    @contextmanager
+    def not_copied(self) -> Iterator[dict[str, Any]]:
+        """Quarantine into which the item cannot be copied."""
+        with self.answered("CopyObject", lambda _: answer(403, error("AccessDenied"))):
+            yield {"quarantine": True}
+
+    def copy_denied(self) -> AbstractContextManager[dict[str, Any]]:
+        raise NotImplementedError
+
     def is_there(self) -> bool:
         """Whether the item, or its object, is still there."""
         there = self.installation.keys()
-        return any("left" in key for key in there)
+        return any("left" in key for key in there if not key.startswith(QUARANTINE))
 
     def pauses_are_over(self) -> None:
         self.installation.execute("UPDATE setback SET not_before = now()")
@@ -425,6 +445,7 @@ class Retention(Scene):
 
 class Orphans(Scene):
     job, table = "storage_orphans", "file"
+    of_copies = False
 
     def __init__(self, installation: Installation) -> None:
         super().__init__(installation)
@@ -446,6 +467,28 @@ class Orphans(Scene):
         with psycopg.connect(self.installation.database_url) as other:
             other.execute("CREATE TABLE unfinished (n int)")
             yield {"wait_for_transactions": timedelta(seconds=0.1)}
+
+    @contextmanager
+    def not_copied(self) -> Iterator[dict[str, Any]]:
+        self.installation.keeps()
+        with super().not_copied():
+            yield {}
+
+    @contextmanager
+    def copy_denied(self) -> Iterator[dict[str, Any]]:
+        """The item is a copy in quarantine whose time is over."""
+        self.installation.keeps()
+        self.due("left")
+        assert self.run().acted, "it is in quarantine by now"
+        self.of_copies = True
+        all_are_due()
+        self.due("goes")
+        with self.always_answered("DeleteObjects DeleteObject", self.refuse):
+            yield {}
+
+    def is_there(self) -> bool:
+        there = self.installation.keys()
+        return any("left" in key for key in there) if self.of_copies else super().is_there()
 
     def pauses_are_over(self) -> None:
         super().pauses_are_over()
@@ -616,7 +659,7 @@ def test_a_protected_row_gives_one_word_whatever_else_is_due(scene: Scene) -> No
 
 Reason = Literal[
     "held", "locked", "denied", "cannot be looked at", "no key", "no usable time", "ambiguous",
-    "protected", "deferred", "limit", "ghost",
+    "protected", "deferred", "limit", "ghost", "not copied", "copy denied",
 ]  # fmt: skip
 
 Again = Literal["the next run", "the run after it", "after its pause", "storage_orphans"]
@@ -678,6 +721,8 @@ WAITS_FOR_NOTHING = "its claims wait for nothing: what is held is passed over"
 ALWAYS_A_KEY = "the table's constraints do not let such a row in"
 NO_BYTES = "it deletes rows and no objects"
 LISTED = "what is listed has one"
+KEEPS_NOTHING = "it keeps nothing in quarantine"
+NOT_ITS_COPIES = "storage_orphans ends what it keeps"
 
 TABLE: dict[tuple[str, Reason], Left | str] = {
     ("upload_reservations", "held"): Left(HELD, False, "behind", "behind", "the next run"),
@@ -775,6 +820,21 @@ TABLE: dict[tuple[str, Reason], Left | str] = {
         "ended meanwhile", True, "ok", "behind", "after its pause"
     ),
 }
+TABLE |= {
+    ("upload_reservations", "not copied"): Left("bytes left", False, "ok", "ok", "storage_orphans"),
+    ("deleted_files", "not copied"): Left("bytes left", False, "ok", "ok", "storage_orphans"),
+    ("storage_orphans", "not copied"): Left("failed", False, "ok", "behind", "after its pause"),
+    ("storage_orphans", "copy denied"): Left(
+        "copy in quarantine: failed", False, "behind", "behind", "after its pause"
+    ),
+    ("upload_reservations", "copy denied"): NOT_ITS_COPIES,
+    ("deleted_files", "copy denied"): NOT_ITS_COPIES,
+    **{
+        (job, reason): KEEPS_NOTHING
+        for job in ("upload_cleanup", "table_retention", "multipart_uploads")
+        for reason in ("not copied", "copy denied")
+    },
+}
 THROUGH_A_DOOR = {"storage_orphans", "multipart_uploads"}
 """Each run of theirs proves the server and reads the bucket anew: seconds for each row."""
 
@@ -819,7 +879,10 @@ def test_an_item_that_is_left_is_counted_said_and_tried_again(
     installation: Installation,
     scripted: ScriptedS3,
     clients: dict[str, S3Client],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A scene may let copies be old, until the end.
+    monkeypatch.setattr(expiring, "copies_below", expiring.copies_below)
     scene = (row.scene or SCENES[job]).among(reason, installation)
     if isinstance(scene, Multipart):
         scene.serve(scripted, clients)

@@ -263,3 +263,55 @@ def test_no_sweep_takes_what_lies_in_quarantine(
     assert gate.owned(copy.key) == "protected"
     assert original_of(copy.key) == "files/a"
     assert original_of(f"{QUARANTINE}files/of-somebody-else") is None
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_where_the_condition_is_ignored_it_looks_once_more_right_before_it_comes_back(
+    client: S3Client,
+    bucket: str,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    parts: bool,
+) -> None:
+    put(client, bucket, "files/a")
+    assert gate.remove([seen(client, bucket, "files/a")], no_proof_needed, KEPT).quarantined
+    monkeypatch.setattr(Copying, "_obeys_condition", lambda *_: False)
+    part_of = Copying._part_of
+
+    def and_somebody_writes(self: Copying, source: str, it: Any) -> int | None:
+        put(client, bucket, "files/a", body=b"newer")
+        return 5 * MEBIBYTE if parts else part_of(self, source, it)
+
+    monkeypatch.setattr(Copying, "_part_of", and_somebody_writes)
+    (end,) = gate.bring_back(list(copies(client, bucket).values()))
+    assert end.word == "is there"
+    assert client.get_object(Bucket=bucket, Key="files/a")["Body"].read() == b"newer"
+    assert not client.list_multipart_uploads(Bucket=bucket).get("Uploads")
+
+    monkeypatch.setattr(Copying, "_require_nothing", lambda *_: None)
+    client.delete_object(Bucket=bucket, Key="files/a")
+    gate.bring_back(list(copies(client, bucket).values()))
+    body = client.get_object(Bucket=bucket, Key="files/a")["Body"].read()
+    assert body == b"bytes", "CONTROL: without the second look the newer one is lost"
+
+
+@pytest.mark.parametrize("largest", [quarantine.LARGEST_COPY, 1])
+def test_what_a_key_of_the_key_service_encrypts_stays_so(
+    client: S3Client, bucket: str, largest: int
+) -> None:
+    kms: Any = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "arn:aws:kms:a:1:key/theirs"}
+    asked: list[Any] = []
+    events: Any = client.meta.events
+    # The embedded server says AES256 of everything.
+    events.register("after-call.s3.HeadObject", lambda parsed, **_: parsed.update(kms))
+    for it in ("CopyObject", "CreateMultipartUpload"):
+        events.register(f"provide-client-params.s3.{it}", lambda params, **_: asked.append(params))
+    put(client, bucket, "files/a")
+    copying = Copying(client, bucket, largest=largest)
+    assert copying.set_aside([("files/a", seen(client, bucket, "files/a"))]) == {}
+    (copy,) = copies(client, bucket).values()
+    client.delete_object(Bucket=bucket, Key="files/a")
+    (end,) = copying.bring_back([copy])
+    assert end.word == "restored", end.why
+    assert [it["Key"] for it in asked if it.items() >= kms.items()] == [copy.key, "files/a"]

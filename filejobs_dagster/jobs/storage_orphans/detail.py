@@ -183,6 +183,11 @@ FIELDS: Mapping[str, str] = {
         "come; rows, keys, keys `in_owns` and empty rows of each source. A source with keys, "
         "none of them in `owns`, needs another transform, or names objects of another prefix"
     ),
+    "missing_taken": (
+        "missing references whose object a run took: how many (behind delete markers only where "
+        "the role may read `audit_event`), how many of them quarantine has, and how many a live "
+        "run brought back, which `missing` then does not count; the first keys"
+    ),
     "references_read_at": (
         "when the references were counted, by the database's clock. Rows from before that jobs "
         "take later are expected to be gone in the next pass (`reference_shrink`)"
@@ -242,7 +247,8 @@ FIELDS: Mapping[str, str] = {
     "in_quarantine": (
         "live: what is kept (objects, bytes, since when the oldest), what was kept long enough and "
         "is gone, and what a source names by now and was brought back. What stays although its "
-        "time is over stands in `fates`: failed, waiting after a failure, deferred by a limit"
+        "time is over stands in `fates`: failed, waiting after a failure, deferred by a limit, "
+        "named elsewhere, unknown shape, referenced"
     ),
     "bytes_freed": "live: bytes that are free now",
     "objects_left": (

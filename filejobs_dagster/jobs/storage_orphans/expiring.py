@@ -1,17 +1,23 @@
-"""Quarantine as a sweep sees it: whether it is in force, and the end of what it has kept.
+"""Quarantine as a sweep sees it: whether it is in force, what must come back, and its end.
+
+A reference whose object a run has taken is a file that somebody cannot open. So each pass asks for
+all that are missing, before any breaker, and a live run brings back what quarantine has of them.
 
 Copies are read as the bucket lists them, a page at a time, so a million of them need no more memory
-than a thousand. Those that have been kept long enough go by the same gate as everything else, which
-asks every source once more: the copy of a key that is named by now is brought back instead. What
-cannot go is counted and waits behind the others, as everything that fails.
+than a thousand. Those that have been kept long enough go by the same rules as an orphan: a known
+shape, a search for their names in all columns, and the gate, which asks every source once more. The
+copy of a key that is named by now is brought back instead. What cannot go is counted and waits
+behind the others, as everything that fails.
 """
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import psycopg
 from botocore.exceptions import BotoCoreError, ClientError
 
 from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME
@@ -26,28 +32,36 @@ from filejobs_dagster.jobs.storage_orphans.detail import (
     OF_COPIES,
 )
 from filejobs_dagster.jobs.storage_orphans.review import named, reasons
+from filejobs_dagster.jobs.storage_orphans.supply import require_searched
 from filejobs_dagster.objects.errors import described
-from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below
+from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
+from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below, newest_copy
+from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.connect import one
+from filejobs_dagster.references.elsewhere.search import MOST_AT_ONCE
+from filejobs_dagster.references.operator import ReferencesUnknown
 from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.storage import QuarantineSettings
-from filejobs_dagster.text import format_duration
+from filejobs_dagster.text import display_key, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from filejobs_dagster.book.bookkeeping import Bookkeeping
     from filejobs_dagster.jobs.storage_orphans import Storage, StorageOrphansRun
+    from filejobs_dagster.jobs.storage_orphans.classification import Classification, Rules
     from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.objects.quarantine import Copy
-    from filejobs_dagster.references.transforms import Rewrites
+    from filejobs_dagster.references.elsewhere.search import Elsewhere
     from filejobs_dagster.run_context import RunContext
 
 BY_DEFAULT = "nothing is said in the settings, and no sweep has deleted here at once before"
 
 _LEFT_OVER = timedelta(days=1)
 """An upload of parts below the prefix that is older than this is nobody's any more."""
+
+_SHOWN = 20
 
 MOST_AGAIN = 10_000
 """So many copies that failed before are tried again in one run; the others wait for the next."""
@@ -76,18 +90,24 @@ def in_force(context: RunContext, storage: Storage) -> tuple[QuarantineSettings,
     return None if at_once else (QuarantineSettings(), BY_DEFAULT)
 
 
-def cost(keeps: QuarantineSettings, objects: int, size: int | None) -> dict[str, Any]:
-    """What keeping so many objects costs, as the record says it."""
+def cost(
+    keeps: QuarantineSettings,
+    objects: int,
+    size: int | None,
+    deletion_mode: DeletionMode | None = None,
+) -> dict[str, Any]:
+    """What keeping so many objects costs, as the record says it; a delete marker costs nothing."""
+    copies = deletion_mode is None or deletion_mode.copies
     return {
         "objects": objects,
         "bytes": size,
-        "requests": objects * REQUESTS_EACH,
+        "requests": objects * REQUESTS_EACH if copies else 0,
         "days": keeps.keep.days,
     }
 
 
-class Expiring:
-    """The end of a sweep: copies whose time is over."""
+class Copies:
+    """What quarantine holds of one bucket, for one sweep."""
 
     def __init__(
         self,
@@ -96,18 +116,19 @@ class Expiring:
         storage: Storage,
         books: Bookkeeping,
         *,
-        deletion_mode: DeletionMode,
-        rewrites: Rewrites,
+        rules: Rules,
+        elsewhere: Elsewhere,
         ends_at: float,
     ) -> None:
         self._context = context
         self._request = request
         self._storage = storage
         self._books = books
-        self._deletion_mode = deletion_mode
-        self._rewrites = rewrites
+        self._rules = rules
+        self._elsewhere = elsewhere
         self._ends_at = ends_at
         self._setbacks = Setbacks(context, storage.entry)
+        self._due: list[Copy] = []
         self._again: list[Copy] = []
         self._kept, self._bytes, self._oldest = 0, 0, None
         self._expired = self._brought_back = self._failed = 0
@@ -115,19 +136,107 @@ class Expiring:
     _oldest: datetime | None
     _keep: timedelta
     _now: datetime
+    _deletion_mode: DeletionMode
 
-    def run(self, keeps: QuarantineSettings | None, now: datetime) -> None:
+    # What is missed --------------------------------------------------------------------------
+
+    def recall(self, found: Classification) -> None:
+        """Find which missing objects runs have taken; a live run brings back what is kept of them.
+
+        Of more than a pass remembers, it looks for the first, and the next run for others.
+
+        Args:
+            found: By the pass.
+
+        Raises:
+            JobFailed: A source or the bucket refused.
+        """
+        missing = [key.decode() for key in found.missing_keys if _is_text(key)]
+        if not missing:
+            return
+        try:
+            kept = self._kept_of(frozenset(missing))
+        except (ClientError, BotoCoreError) as error:
+            # Who keeps nothing may have no right to look.
+            why = f"whether quarantine has what is missing is not known: {described(error)}"
+            self._context.log.warning("%s", why)
+            kept, facts = [], {"not_known": why}
+        else:
+            facts = {}
+        taken = self._taken_of(missing)
+        if not kept and not taken and not facts:
+            return
+        before = self._brought_back
+        if self._context.live:
+            size = self._request.batch_size
+            for start in range(0, len(kept), size):
+                if time.monotonic() >= self._ends_at:
+                    break
+                self._books.batch += 1
+                self._bring_back(kept[start : start + size])
+        keys = list(dict.fromkeys([*(copy.original for copy in kept), *taken]))
+        back = self._brought_back - before
+        self._books.facts["missing_taken"] = facts | {
+            "objects": len(keys),
+            "in_quarantine": len(kept),
+            "brought_back": back,
+            "keys": [display_key(key) for key in keys[:_SHOWN]],
+        }
+        self._books.facts["missing"] = found.missing - back
+        if back < len(keys):
+            self._context.log.warning(
+                "%s references have lost an object that an earlier run took, such as %r. `filejobs "
+                "restore KEY` says what would bring it back.",
+                f"{len(keys) - back:,}",
+                keys[0],
+            )
+
+    def _kept_of(self, missing: Collection[str]) -> list[Copy]:
+        """The newest copy of each missing key that is named still."""
+        keys: dict[str, None] = {}
+        for prefix in self._storage.bucket.owned_prefixes:
+            for page in copies_below(self._storage.client, self._name, prefix):
+                some = dict.fromkeys(it.original for it in page if it.original in missing)
+                keys |= some
+        try:
+            wanted = list(self._storage.references.named(list(keys)))
+        except ReferencesUnknown as error:
+            raise JobFailed(f"{error} Nothing was deleted.") from error
+        with ThreadPoolExecutor(THREADS) as pool:
+            newest = pool.map(
+                lambda key: newest_copy(self._storage.client, self._name, key), wanted
+            )
+            return [copy for copy in newest if copy is not None]
+
+    def _taken_of(self, missing: Sequence[str]) -> list[str]:
+        """Those that a run has meant to delete, as far as this role may read the audit log."""
+        values = {"keys": missing, "bucket": self._name}
+        database, connection = self._context.database, self._context.connection
+        try:
+            with database.transaction(connection, read_only=True) as cursor:
+                return [key for (key,) in cursor.execute(statements.TAKEN, values).fetchall()]
+        except psycopg.errors.InsufficientPrivilege:
+            # A right that no job needs; what lies in quarantine is known without it.
+            return []
+
+    # The end of what is kept -----------------------------------------------------------------
+
+    def expire(
+        self, keeps: QuarantineSettings | None, now: datetime, deletion_mode: DeletionMode
+    ) -> None:
         """Take what has been kept long enough, and count what is kept.
 
         Args:
             keeps: What is in force; None where nothing is kept any more. What an earlier sweep has
                 kept is then kept for the usual time.
             now: By the database's clock.
+            deletion_mode: Of the bucket.
 
         Raises:
             JobFailed: Storage or a source refused; what is left is written down.
         """
         self._now, self._keep = now, (keeps or QuarantineSettings()).keep
+        self._deletion_mode = deletion_mode
         try:
             for prefix in self._storage.bucket.owned_prefixes:
                 for page in copies_below(self._storage.client, self._name, prefix):
@@ -135,9 +244,10 @@ class Expiring:
         except (ClientError, BotoCoreError) as error:
             why = f"What lies in quarantine could not be listed: {described(error)}."
             if keeps is not None:
-                raise JobFailed(f"{why} Nothing of it was deleted.") from error
+                raise JobFailed(f"{why} Nothing more of it was deleted.") from error
             self._context.log.info("%s", why)
             return
+        self._work_off()
         again, self._again = self._again, []
         gone = self._work(again, again=True)
         self._count([copy for copy in again if copy.key not in gone])
@@ -150,25 +260,88 @@ class Expiring:
         return self._storage.bucket.bucket
 
     def _page(self, page: Sequence[Copy]) -> None:
-        """Take what is due and never failed; what did comes after all others, or waits."""
+        """Hold what is due and never failed; what did comes after all others, or waits."""
         due = [copy for copy in page if copy.since < self._now - self._keep]
         known = self._setbacks.known([copy.key.encode() for copy in due]) if due else {}
-        fresh, later = [], set()
+        held = set()
         for copy in due:
             setback = known.get(copy.key.encode())
             if setback is None:
-                fresh.append(copy)
+                held.add(copy.key)
+                self._due.append(copy)
             elif setback.not_before > self._now or len(self._again) == MOST_AGAIN:
                 why = f"refused {setback.attempts} times, tried again after {setback.not_before}"
                 self._leave(OF_COPIES + WAITS, copy, Meaning.PASSED_OVER, why)
             else:
-                later.add(copy.key)
+                held.add(copy.key)
                 self._again.append(copy)
-        counted_elsewhere = self._work(fresh) | later
-        self._count([copy for copy in page if copy.key not in counted_elsewhere])
+        self._count([copy for copy in page if copy.key not in held])
+        # Each search reads all tables: so many at once, and not a page.
+        if len(self._due) >= MOST_AT_ONCE:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        due, self._due = self._due, []
+        gone = self._work(due)
+        self._count([copy for copy in due if copy.key not in gone])
+
+    def _over(self) -> bool:
+        return time.monotonic() >= self._ends_at or self._expired >= self._request.limit
+
+    def _by_rules(self, due: Sequence[Copy]) -> list[Copy]:
+        """Those that the rules and the search for names let go; the others stay where they are.
+
+        Raises:
+            JobFailed: Something could not be searched, and nobody has said that it need not be.
+        """
+        if self._over():
+            return list(due)
+        known: list[Copy] = []
+        for copy in due:
+            why = self._rules.unknown(copy.original.encode())
+            if why is None:
+                known.append(copy)
+            else:
+                self._stays(copy, "unknown shape", why.decode())
+        found = self._elsewhere.found
+        for start in range(0, len(known), MOST_AT_ONCE):
+            some = known[start : start + MOST_AT_ONCE]
+            self._elsewhere.search([copy.original.encode() for copy in some])
+        if known:
+            self._books.facts |= found.as_detail()
+            require_searched(found)
+        free: list[Copy] = []
+        for copy in known:
+            naming = found.named.get(copy.original.encode())
+            if naming is None:
+                free.append(copy)
+            else:
+                self._stays(copy, "named elsewhere", naming.column)
+        return [copy for portion in _portions(free) for copy in self._not_back(portion)]
+
+    def _not_back(self, copies: Sequence[Copy]) -> list[Copy]:
+        """Those whose original is not both named and there: of these, each run would write events.
+
+        Nothing is let go for it: the gate asks about all the others.
+        """
+        client = self._storage.client
+        try:
+            named = self._storage.references.named([copy.original for copy in copies])
+            seen = look_at_targets(client, self._name, [Target(key) for key in named])
+        except (ReferencesUnknown, StorageRejected) as error:
+            raise JobFailed(f"{error} Nothing more was deleted.") from error
+        back = {target.key for target, it in seen.items() if isinstance(it, Present)}
+        for copy in copies:
+            if copy.original in back:
+                self._stays(copy, "referenced", "its object is there")
+        return [copy for copy in copies if copy.original not in back]
+
+    def _stays(self, copy: Copy, fate: str, why: str) -> None:
+        self._books.totals.note(f"{OF_COPIES}{fate}", copy.original, Meaning.STAYS, why=why)
 
     def _work(self, due: Sequence[Copy], *, again: bool = False) -> set[str]:
         """Batch after batch, while the limits last; the keys of those copies that went."""
+        due = self._by_rules(due)
         gone: set[str] = set()
         start = 0
         while start < len(due):
@@ -232,7 +405,7 @@ class Expiring:
                 [key.encode() for key in (*gone, *done.kept)] if again else (),
             ),
         )
-        self._bring_back([asked[key][0] for key in done.kept])
+        self._return([asked[key][0].original for key in done.kept])
         refused = self._books.refused_as_a_whole(
             anew,
             len(copies),
@@ -244,12 +417,21 @@ class Expiring:
             raise JobFailed(refused)
         return gone
 
+    def _return(self, originals: Sequence[str]) -> None:
+        """A source names these by now: their newest copy comes back, due or not."""
+        client = self._storage.client
+        try:
+            newest = [newest_copy(client, self._name, key) for key in dict.fromkeys(originals)]
+        except (ClientError, BotoCoreError) as error:
+            raise JobFailed(
+                f"What lies in quarantine could not be listed: {described(error)}. The next run "
+                "brings back what is referenced."
+            ) from error
+        self._bring_back([copy for copy in newest if copy is not None])
+
     def _bring_back(self, copies: Sequence[Copy]) -> None:
-        """A source names these by now: where their object is not there, it comes back."""
-        newest = {copy.original: copy for copy in sorted(copies, key=lambda it: it.since)}
-        wanted = [
-            copy for copy in newest.values() if self._storage.gate.owned(copy.original) is None
-        ]
+        """Copy some back to where nothing is, one for each original."""
+        wanted = [copy for copy in copies if self._storage.gate.owned(copy.original) is None]
         if not wanted:
             return
         keys = named("keys", [copy.original.encode() for copy in wanted])
@@ -266,7 +448,8 @@ class Expiring:
         for it in ends:
             if it.word == "failed":
                 # It is named and not there, so every run tries: no pause.
-                self._leave(f"{OF_COPIES}not brought back", newest[it.key], Meaning.LEFT, it.why)
+                fate = f"{OF_COPIES}not brought back"
+                self._books.totals.note(fate, it.key, Meaning.PASSED_OVER, why=it.why)
         result = {**named("restored", [key.encode() for key in back]), **reasons("failed", failed)}
         self._books.commit_result(self._event("objects.restore.result", **result))
         if back:
@@ -278,7 +461,7 @@ class Expiring:
             )
 
     def _owners(self, key: str) -> tuple[str, ...]:
-        owners = self._rewrites.owners(key.encode())
+        owners = self._rules.rewrites.owners(key.encode())
         return tuple(owner.decode("utf-8", "surrogateescape") for owner in owners)
 
     def _event(self, kind: str, **facts: Any) -> dict[str, Any]:
@@ -319,6 +502,18 @@ class Expiring:
         }
         if any(facts.values()):
             self._books.facts["in_quarantine"] = facts
+
+
+def _portions(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+    return (copies[start : start + 1000] for start in range(0, len(copies), 1000))
+
+
+def _is_text(key: bytes) -> bool:
+    """Whether a text of the database can say it; no other key is one of an object."""
+    try:
+        return "\x00" not in key.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def in_short(keeps: QuarantineSettings, deletion_mode: DeletionMode | None = None) -> str:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.settings import ReportSettings, StorageOrphansRun
     from filejobs_dagster.jobs.storage_orphans.supply import Supply
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.objects.deletion_mode import DeletionMode
     from filejobs_dagster.postgres.connect import Connection, Database
     from filejobs_dagster.references.elsewhere.search import Elsewhere
     from filejobs_dagster.run_context import RunContext
@@ -79,6 +80,7 @@ class SweepKind:
         supply: What could go.
         elsewhere: Says what could not be searched for names.
         keeps: How long what goes is kept; None when it goes at once.
+        deletion_mode: How it would be kept, of a dry run.
     """
 
     confirmed_before: datetime
@@ -87,6 +89,7 @@ class SweepKind:
     supply: Supply
     elsewhere: Elsewhere
     keeps: QuarantineSettings | None = None
+    deletion_mode: DeletionMode | None = None
 
 
 class SweepOutcome:
@@ -204,7 +207,8 @@ class SweepOutcome:
         keeps = self._how.keeps
         known = taken == count and size >= 0
         if keeps is not None and taken:
-            facts["would_quarantine"] = cost(keeps, taken, size if known else None)
+            mode = self._how.deletion_mode
+            facts["would_quarantine"] = cost(keeps, taken, size if known else None, mode)
         if known:
             facts["would_free_bytes"] = size if keeps is None else 0
         return facts
@@ -232,8 +236,9 @@ class SweepOutcome:
         if (keeps := self._how.keeps) is not None and would and "would_quarantine" in would:
             requests = would["would_quarantine"]["requests"]
             parts.append(
-                f"they are kept {in_short(keeps)}, for which the bucket needs their bytes as long, "
-                f"and about {requests:,} requests; `delete: at_once` of the bucket keeps nothing"
+                f"they are kept {in_short(keeps, self._how.deletion_mode)}, for which the bucket "
+                f"needs their bytes as long, and about {requests:,} requests; `delete: at_once` of "
+                "the bucket keeps nothing"
             )
         if waiting.count and waiting.since is not None:
             first_due = minute_in_words(waiting.since + self._request.confirm_after)

@@ -385,3 +385,18 @@ SELECT key, first_seen_at
  WHERE bucket = %(bucket)s
    AND key = ANY(%(keys)b::bytea[])
 """
+
+
+# By the index over the keys of events. A copy in quarantine that expired is no object of its own.
+TAKEN = """
+SELECT key
+  FROM unnest(%(keys)s::text[]) AS missing (key)
+ WHERE EXISTS (SELECT
+                 FROM audit_event
+                WHERE chain_id = 'collectors'
+                  AND body LIKE '%%"keys"%%'
+                  AND body::jsonb -> 'keys' @> jsonb_build_array(key)
+                  AND body::jsonb ->> 'kind' = 'objects.delete.intent'
+                  AND body::jsonb ->> 'bucket' = %(bucket)s
+                  AND NOT body::jsonb ? 'quarantine')
+"""

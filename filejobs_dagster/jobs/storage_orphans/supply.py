@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.storage_orphans.marks import Candidate, Marks
     from filejobs_dagster.jobs.storage_orphans.review import ReviewedList
-    from filejobs_dagster.references.elsewhere.search import Elsewhere
+    from filejobs_dagster.references.elsewhere.search import Elsewhere, Found
 
 
 class Supply(Protocol):
@@ -111,14 +111,24 @@ class NotNamedElsewhere:
         found = self._elsewhere.found
         while not self._held and (portion := self._supply.take(MOST_AT_ONCE)):
             self._elsewhere.search(portion)
-            if self._live and found.unsearched:
-                raise JobFailed(
-                    f"{unsearched_in_words(found.unsearched)} What stands there may name objects "
-                    "that no source names, so none of them was deleted. Give the role the right to "
-                    "read it, or raise named_elsewhere.max_time. What need not be searched, say so "
-                    "in the bucket's settings, with the reason: `named_elsewhere: {ignore: "
-                    f"[{{column: '{found.unsearched[0].column}', reason: …}}]}}`."
-                )
+            if self._live:
+                require_searched(found)
             self._held = [key for key in portion if key not in found.named]
         taken, self._held = self._held[:most], self._held[most:]
         return taken
+
+
+def require_searched(found: Found) -> None:
+    """Let nothing go before all was searched.
+
+    Raises:
+        JobFailed: Something could not be searched, and nobody has said that it need not be.
+    """
+    if found.unsearched:
+        raise JobFailed(
+            f"{unsearched_in_words(found.unsearched)} What stands there may name objects that no "
+            "source names, so none of them was deleted. Give the role the right to read it, or "
+            "raise named_elsewhere.max_time. What need not be searched, say so in the bucket's "
+            "settings, with the reason: `named_elsewhere: {ignore: "
+            f"[{{column: '{found.unsearched[0].column}', reason: …}}]}}`."
+        )

@@ -11,9 +11,9 @@ from filejobs_dagster.door.adoption_target import AWS
 from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
 from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
-from filejobs_dagster.jobs.storage_orphans.classification.records import ORPHAN
+from filejobs_dagster.jobs.storage_orphans.classification.records import ORPHAN, Rules
 from filejobs_dagster.jobs.storage_orphans.detail import detail_of
-from filejobs_dagster.jobs.storage_orphans.expiring import Expiring, cost, in_force, in_short
+from filejobs_dagster.jobs.storage_orphans.expiring import Copies, cost, in_force, in_short
 from filejobs_dagster.jobs.storage_orphans.judging import Judge, fingerprint, numbers_of
 from filejobs_dagster.jobs.storage_orphans.marks import Marks, in_statements
 from filejobs_dagster.jobs.storage_orphans.one_pass import Pass, TimeOver, make_pass, opened_list
@@ -121,6 +121,16 @@ class Sweep:
         self._note_search(elsewhere.found)
         self._note(made)
         self._write_report(made, scratch, now)
+        copies = Copies(
+            self._context,
+            self._request,
+            self._storage,
+            self._books,
+            rules=Rules.of(self._storage.bucket),
+            elsewhere=elsewhere,
+            ends_at=self._ends_at,
+        )
+        copies.recall(made.found)
         numbers = numbers_of(made, next(iter(elsewhere.found.by_column()), None))
         first = not self._marks.passed_before()
         self._books.facts["first_pass"] = first
@@ -139,9 +149,16 @@ class Sweep:
         if self._context.live and not first:
             self._drain(supply, confirmed_before, now, keeps)
             if reviewed is None:
-                self._expire(keeps, now)
+                # What earlier sweeps, and other jobs, have kept long enough.
+                copies.expire(
+                    None if keeps is None else keeps[0], now, self._deletion_mode(quarantine=True)
+                )
         kept = None if keeps is None else keeps[0]
-        how = SweepKind(confirmed_before, first, reviewed is not None, supply, elsewhere, kept)
+        dry = kept is not None and not self._context.live
+        mode = self._deletion_mode(quarantine=True) if dry else None
+        how = SweepKind(
+            confirmed_before, first, reviewed is not None, supply, elsewhere, kept, mode
+        )
         return SweepOutcome(self._context, self._request, self._books, self._marks, how).outcome(
             marked=marked
         )
@@ -353,7 +370,7 @@ class Sweep:
             taken = min(due.count, self._request.limit)
             self._books.facts["quarantine"] = {
                 "because": why,
-                **cost(settings, taken, due.bytes if taken == due.count else None),
+                **cost(settings, taken, due.bytes if taken == due.count else None, deletion_mode),
             }
             self._context.log.info(
                 "What goes is kept %s (%s).", in_short(settings, deletion_mode), why
@@ -382,18 +399,6 @@ class Sweep:
             )
         except (VersioningUnknown, BucketUnavailable) as error:
             raise JobFailed(f"{error} Nothing was deleted.") from error
-
-    def _expire(self, keeps: tuple[QuarantineSettings, str] | None, now: datetime) -> None:
-        """End what earlier sweeps, and other jobs, have kept long enough."""
-        Expiring(
-            self._context,
-            self._request,
-            self._storage,
-            self._books,
-            deletion_mode=self._deletion_mode(quarantine=True),
-            rewrites=Rewrites(self._storage.bucket.rewrites),
-            ends_at=self._ends_at,
-        ).run(None if keeps is None else keeps[0], now)
 
     def _note_reviewed(self, reviewed: ReviewedList) -> None:
         self._books.facts["reviewed"] = {

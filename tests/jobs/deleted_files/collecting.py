@@ -71,7 +71,12 @@ class Files:
             with ReferenceCheck(run.connected, bucket.sources) as checks:
                 gate = Gate(self.client, bucket, checks)
                 storage = deleted_files.Storage(
-                    bucket.bucket, self.client, gate, checks, bucket.purge_versions
+                    bucket.bucket,
+                    self.client,
+                    gate,
+                    checks,
+                    bucket.purge_versions,
+                    bool(changes.get("quarantine")),
                 )
                 return deleted_files.run(run, request, storage)
 

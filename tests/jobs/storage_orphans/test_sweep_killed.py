@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from filejobs_dagster.objects.quarantine import copies_below
-from tests.jobs.storage_orphans.killed import SITES, SITES_OF_QUARANTINE
+from filejobs_dagster.jobs.storage_orphans import expiring
+from filejobs_dagster.objects.quarantine import copies_below, original_of
+from tests.jobs.storage_orphans.killed import (
+    SITES,
+    SITES_OF_EXPIRY,
+    SITES_OF_QUARANTINE,
+    SITES_OF_RETURN,
+    all_are_due,
+    killing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,41 +25,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 ORPHANS = ("files/a", "files/b", "files/c")
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def kill() -> Iterator[Callable[[Sweeper, str], None]]:
-    """Start a live run that is killed at a step."""
-    command = [sys.executable, "-m", "tests.jobs.storage_orphans.killed"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def start(sweep: Sweeper, site: str) -> None:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            order = {
-                "site": site,
-                "folder": str(sweep.installation.folder),
-                "database_url": sweep.installation.database_url,
-                "bucket": sweep.installation.bucket,
-                "endpoint_url": sweep.installation.endpoint_url,
-                "keep": (sweep.bucket.quarantine and "30d") or "",
-            }
-            process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == "killed\n", site
-
+def kill() -> Iterator[Callable[..., None]]:
+    """Starts a live run that is killed at a step."""
+    with killing() as start:
         yield start
-        process.stdin.close()
 
 
 @pytest.mark.parametrize("site", SITES)
 def test_a_run_that_was_killed_is_finished_by_the_next_one(
-    sweep: Sweeper, kill: Callable[[Sweeper, str], None], site: str
+    sweep: Sweeper, kill: Callable[..., None], site: str
 ) -> None:
     sweep.seen_before(*ORPHANS)
     kill(sweep, site)
@@ -78,7 +59,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next_one(
 
 
 def test_until_the_next_run_has_looked_nobody_may_refer_to_what_was_intended(
-    sweep: Sweeper, kill: Callable[[Sweeper, str], None]
+    sweep: Sweeper, kill: Callable[..., None]
 ) -> None:
     sweep.seen_before(*ORPHANS)
     kill(sweep, "after the intent")
@@ -93,28 +74,69 @@ def test_until_the_next_run_has_looked_nobody_may_refer_to_what_was_intended(
     assert sweep().acted == len(ORPHANS)
 
 
-@pytest.mark.parametrize("site", [it for it in SITES_OF_QUARANTINE if it != "before copies expire"])
+@pytest.mark.parametrize("site", SITES_OF_QUARANTINE)
 def test_killed_anywhere_the_original_or_a_verified_copy_is_there(
-    sweep: Sweeper, kill: Callable[[Sweeper, str], None], site: str
+    sweep: Sweeper, kill: Callable[..., None], site: str
 ) -> None:
     sweep.installation.keeps()
     sweep.seen_before(*ORPHANS)
     kill(sweep, site)
-
-    def in_quarantine() -> list[str]:
-        return sorted(
-            it.original
-            for page in copies_below(sweep.client, sweep.bucket.bucket, "")
-            for it in page
-        )
-
     keys = sweep.installation.keys()
-    assert {key for key in ORPHANS if key not in keys} <= set(in_quarantine())
+    assert {key for key in ORPHANS if key not in keys} <= set(in_quarantine(sweep))
 
     sweep.deletions_have_arrived()
     outcome = sweep()
     assert outcome.ok, outcome.error
     keys = sweep.installation.keys()
     assert {key for key in keys if key.startswith("files/")} == {"files/used"}
-    assert in_quarantine() == sorted(ORPHANS), "each once"
+    assert in_quarantine(sweep) == sorted(ORPHANS), "each once"
     assert sweep.candidates() == {}
+
+
+@pytest.mark.parametrize("site", SITES_OF_RETURN | SITES_OF_EXPIRY)
+def test_killed_while_copies_come_back_and_expire_nothing_that_is_named_is_lost(
+    sweep: Sweeper, kill: Callable[..., None], site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.keeps()
+    sweep.seen_before(*ORPHANS)
+    assert sweep().acted == len(ORPHANS)
+    ends_after_a_kill(sweep, lambda: kill(sweep, site), monkeypatch, site)
+
+
+def in_quarantine(sweep: Sweeper) -> list[str]:
+    pages = copies_below(sweep.client, sweep.bucket.bucket, "")
+    return sorted(it.original for page in pages for it in page)
+
+
+def ends_after_a_kill(
+    sweep: Sweeper, kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch, site: str
+) -> None:
+    """All orphans are in quarantine, and due; the first is named again, and one run is killed."""
+    named, *others = ORPHANS
+    sweep.refer(named)
+    kill()
+    keys = sweep.installation.keys()
+    files = {key for key in keys if key.startswith("files/")}
+    assert named in in_quarantine(sweep), "its copy stays while it is named"
+    assert named in files or site in SITES_OF_RETURN
+    if site in SITES_OF_RETURN:
+        assert set(in_quarantine(sweep)) == set(ORPHANS)
+
+    monkeypatch.setattr(expiring, "copies_below", expiring.copies_below)
+    all_are_due()
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    keys = sweep.installation.keys()
+    files = {key for key in keys if key.startswith("files/")}
+    assert files == {"files/used", named}
+    body = sweep.client.get_object(Bucket=sweep.bucket.bucket, Key=named)["Body"].read()
+    assert body == b"bytes"
+    assert in_quarantine(sweep) == [named]
+    intended = [
+        original_of(key)
+        for event in sweep.events("objects.delete.intent")
+        if event.get("quarantine")
+        for key in event["keys"]
+    ]
+    assert set(others) <= set(intended)
+    assert sweep.events("objects.restore.intent")[0]["keys"] == [named]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
 
 from filejobs_dagster.jobs.storage_orphans import expiring
+from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.quarantine import Copy, copies_below, original_of
 from filejobs_dagster.objects.targets import QUARANTINE
+from filejobs_dagster.references.elsewhere import search
 from filejobs_dagster.settings.storage import QuarantineSettings
+from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
+from tests.jobs.storage_orphans.killed import all_are_due
 from tests.jobs.test_upload_reservations_storage import answer, error
 
 if TYPE_CHECKING:
@@ -40,14 +45,8 @@ def much_later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let all copies have been made forty days ago."""
 
     def pass_by() -> None:
-        def older(*arguments: Any) -> Iterator[list[Copy]]:
-            for page in copies_below(*arguments):
-                yield [
-                    Copy(it.key, it.original, it.etag, it.size, it.since - timedelta(days=40))
-                    for it in page
-                ]
-
-        monkeypatch.setattr(expiring, "copies_below", older)
+        monkeypatch.setattr(expiring, "copies_below", copies_below)
+        all_are_due()
 
     return pass_by
 
@@ -205,18 +204,167 @@ def test_copies_that_a_limit_leaves_are_due_and_no_sweep(
     assert sweep().detail["swept"] is True
 
 
-def test_what_a_source_names_by_now_comes_back_and_is_not_lost(
-    sweep: Sweeper, much_later: Callable[[], None]
+@pytest.mark.parametrize("tripped", [False, True])
+def test_what_is_referenced_again_comes_back_at_once_and_before_any_breaker(
+    sweep: Sweeper, tripped: bool
 ) -> None:
     sweep.installation.keeps()
     went(sweep, *ORPHANS)
     sweep.refer("files/a")
-    much_later()
+    dry = sweep("dry").detail
+    said = {"objects": 1, "in_quarantine": 1, "brought_back": 0, "keys": ["files/a"]}
+    assert (dry["missing"], dry["missing_taken"]) == (1, said)
+    assert live(sweep) == {"files/used"}, "a dry run says it and does nothing"
+    assert "filejobs restore KEY" in "".join(sweep.log)
+
+    limits = {"max_missing_fraction": 0, "tolerated": 0} if tripped else {}
+    outcome = sweep(breakers=NEVER_TRIPS.model_copy(update=limits))
+    assert outcome.ok is not tripped
+    assert (outcome.detail["missing"], outcome.detail["missing_taken"]["brought_back"]) == (0, 1)
+    assert live(sweep) == {"files/used", "files/a"}
+    assert sweep.events("objects.restore.intent")[0]["keys"] == ["files/a"]
+    assert sweep.events("objects.restore.result")[0]["restored"] == ["files/a"]
+    assert "missing_taken" not in sweep("dry").detail
+
+
+def test_of_what_was_written_twice_the_newest_copy_comes_back(sweep: Sweeper) -> None:
+    sweep.installation.keeps()
+    went(sweep, "files/a")
+    time.sleep(1.1)  # Servers date a copy to the second.
+    sweep.put("files/a", body=b"the newer one")
+    assert sweep().ok
+    assert sweep().acted == 1
+    assert kept(sweep) == ["files/a", "files/a"]
+    sweep.refer("files/a")
+    assert sweep().detail["missing_taken"]["brought_back"] == 1
+    answered = sweep.client.get_object(Bucket=sweep.bucket.bucket, Key="files/a")
+    assert answered["Body"].read() == b"the newer one"
+
+
+def test_behind_our_delete_markers_a_missing_object_is_named_with_the_way_back(
+    sweep: Sweeper,
+) -> None:
+    sweep.installation.client.put_bucket_versioning(
+        Bucket=sweep.installation.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
+    sweep.installation.keeps()
+    sweep.seen_before(*ORPHANS)
+    dry = sweep("dry").detail
+    assert dry["would_quarantine"]["requests"] == 0
+    assert "they are kept behind a delete marker" in dry["explained"]
+    assert sweep().detail["marked"] == 2
+    sweep.refer("files/a", "files/never")
     outcome = sweep()
+    assert outcome.detail["missing"] == 2
+    assert outcome.detail["missing_taken"] == {
+        "objects": 1, "in_quarantine": 0, "brought_back": 0, "keys": ["files/a"]
+    }  # fmt: skip
+    assert "filejobs restore KEY" in "".join(sweep.log)
+
+
+def test_a_role_that_may_not_read_the_log_knows_what_lies_in_quarantine(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.refer("files/a")
+    sweep.installation.execute(
+        "CREATE FUNCTION refuse() RETURNS text LANGUAGE plpgsql"
+        " AS 'BEGIN RAISE insufficient_privilege; END'"
+    )
+    monkeypatch.setattr(expiring.statements, "TAKEN", "SELECT refuse()")
+    assert sweep().detail["missing_taken"]["brought_back"] == 1
+
+
+def test_a_role_that_may_not_write_what_is_owned_says_so_and_fails_no_run(sweep: Sweeper) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.refer("files/a")
+    events: Any = sweep.client.meta.events
+    events.register("before-send.s3.CopyObject", lambda **_: answer(403, error("AccessDenied")))
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    assert outcome.detail["swept"] is False
+    assert outcome.detail["fates"]["copy in quarantine: not brought back"] == 1
+    assert outcome.detail["missing_taken"]["brought_back"] == 0
+    assert "filejobs restore KEY" in "".join(sweep.log)
+
+
+def test_what_a_source_names_only_when_its_time_is_over_comes_back_and_is_not_lost(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    much_later()
+    sweep.when["Compared"] = lambda: sweep.refer("files/a")
+    outcome = sweep()
+    assert "missing_taken" not in outcome.detail, "the pass did not know it"
     assert outcome.detail["in_quarantine"]["brought_back"] == 1
     assert live(sweep) == {"files/used", "files/a"}
     assert sweep.events("objects.restore.intent")[0]["keys"] == ["files/a"]
     assert sweep.events("objects.restore.result")[0]["restored"] == ["files/a"]
+
+    written = sweep.installation.value("SELECT count(*) FROM audit_event")
+    assert sweep().detail["fates"] == {"copy in quarantine: referenced": 1}
+    again = sweep.installation.value("SELECT count(*) FROM audit_event")
+    assert again == written, "its copy stays, and no run says so anew in the log"
+
+
+def names_elsewhere(sweep: Sweeper, key: str) -> None:
+    sweep.installation.execute("CREATE TABLE note (body text)")
+    sweep.installation.execute("INSERT INTO note VALUES (%s)", (f"see {key}",))
+
+
+def test_a_copy_that_a_column_names_by_now_stays(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    names_elsewhere(sweep, "files/a")
+    much_later()
+    detail = sweep().detail
+    assert detail["in_quarantine"]["expired"] == 1
+    assert detail["fates"]["copy in quarantine: named elsewhere"] == 1
+    assert [it["column"] for it in detail["named_elsewhere"]] == ["public.note.body"]
+    assert kept(sweep) == ["files/a"]
+
+
+def test_control_without_the_search_that_copy_is_lost(
+    sweep: Sweeper, much_later: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    names_elsewhere(sweep, "files/a")
+    much_later()
+    monkeypatch.setattr(expiring.Copies, "_by_rules", lambda _, due: due)
+    assert sweep().ok
+    assert kept(sweep) == []
+
+
+def test_no_copy_goes_before_all_was_searched(
+    sweep: Sweeper, much_later: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    names_elsewhere(sweep, "nothing")
+    much_later()
+    monkeypatch.setattr(search, "read_in_parts", lambda *_, **__: "nobody may read it")
+    assert "nobody may read it" in (sweep().error or "")
+    assert kept(sweep) == list(ORPHANS)
+
+
+def test_a_copy_whose_key_has_no_known_shape_any_more_stays(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    sweep.installation.document["buckets"]["uploads"]["shape"] = ["files/b", "files/used"]
+    sweep.installation.write()
+    much_later()
+    assert sweep().ok, "the first pass by new rules"
+    detail = sweep().detail
+    assert detail["fates"]["copy in quarantine: unknown shape"] == 1
+    assert kept(sweep) == ["files/a"]
 
 
 def test_control_without_the_question_what_is_named_by_now_is_lost(
@@ -228,8 +376,8 @@ def test_control_without_the_question_what_is_named_by_now_is_lost(
 
     sweep.installation.keeps()
     went(sweep, *ORPHANS)
-    sweep.refer("files/a")
     much_later()
+    sweep.when["Compared"] = lambda: sweep.refer("files/a")
     sweep.gate = Careless
     sweep()
     assert kept(sweep) == []
@@ -253,17 +401,17 @@ def test_a_listing_of_quarantine_needs_no_more_memory_for_more_copies(
 
         monkeypatch.setattr(expiring, "copies_below", many)
         one: Any = sweep
-        context = expiring.Expiring.__new__(expiring.Expiring)
+        context = expiring.Copies.__new__(expiring.Copies)
         vars(context).update(
             _storage=type("S", (), {"bucket": one.bucket, "client": None})(),
             _books=type("B", (), {"facts": {}})(),
             _request=type("R", (), {"batch_size": 1000, "limit": 1})(),
-            _again=[], _setbacks=None,
+            _due=[], _again=[], _setbacks=None, _ends_at=0,
             _kept=0, _bytes=0, _oldest=None, _expired=0, _brought_back=0, _failed=0,
         )  # fmt: skip
-        monkeypatch.setattr(expiring.Expiring, "_drop_left_over", lambda *_: None)
+        monkeypatch.setattr(expiring.Copies, "_drop_left_over", lambda *_: None)
         tracemalloc.start()
-        context.run(QuarantineSettings(), since)
+        context.expire(QuarantineSettings(), since, DeletionMode())
         _, highest = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert context._books.facts["in_quarantine"]["objects"] == copies
