@@ -37,6 +37,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     NAMED_ELSEWHERE,
     UNKNOWN_SHAPE,
 )
+from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED, Override
 from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
@@ -120,15 +121,18 @@ class Trial:
         """Where the copy's tables are."""
         return Database.of(self.settings.database)
 
-    def run(self, mode: Mode) -> Outcome:
-        """Run the job, as every door runs it."""
+    def run(self, mode: Mode, job: str = JOB) -> Outcome:
+        """Run a job, as every door runs it."""
         client = make_client(self.bucket)
         with closing(client):
             if mode == "live":
                 self._adopt(client)
             client.meta.events.register("before-send.s3", self._count)
-            collector = BY_NAME[JOB]
-            request = collector.request.model_construct(**dict(self.settings.jobs[JOB]))
+            collector = BY_NAME[job]
+            said = dict(self.settings.jobs[job])
+            if "override" in collector.request.model_fields:
+                said["override"] = Override(breakers=(UNREHEARSED,), reason="this is the rehearsal")
+            request = collector.request.model_construct(**said)
             # The sweep never asks what Dagster keeps of runs.
             has = Resources(self.settings, client, cast("History", None))
 
@@ -138,7 +142,7 @@ class Trial:
             identity = RunIdentity(
                 run_id=str(uuid.uuid4()),
                 installation=INSTALLATION,
-                job=JOB,
+                job=job,
                 mode=mode,
                 trigger=Trigger("cli"),
                 holder="filejobs rehearse",
@@ -243,11 +247,7 @@ class Rehearsal:
         gone = sorted(trial.gone())
         detail = runs[-1][1].detail if runs[-1][1].ok else runs[0][1].detail
         return {
-            "runs": [
-                {"mode": mode, "ok": it.ok, "error": it.error, "scanned": it.scanned,
-                 "acted": it.acted}
-                for mode, it in runs
-            ],
+            "runs": [_as_run(mode, it) for mode, it in runs],
             "gone": {
                 "objects": len(gone),
                 "bytes": sum(self._objects[key].size for key in gone),
@@ -259,6 +259,68 @@ class Rehearsal:
             "by_age": detail.get("by_age", []),
             "requests": dict(trial.requests),
         }  # fmt: skip
+
+    # The other jobs ----------------------------------------------------------------------------
+
+    def others(self, say: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Each other job that takes rows and bytes, by itself on a fresh copy: dry, then live."""
+        sections = json.loads((self._folder / "others.json").read_text())
+        return [self._other(name, section, say) for name, section in sections.items()]
+
+    def _other(
+        self, job: str, section: Mapping[str, Any], say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        say(f"the job {job}: dry, live")
+        document = copy.deepcopy(self._document)
+        document["jobs"][job] = dict(section)
+        tables = section.get("tables", [])
+        own = not tables and not section.get("source")
+        due, young = (f"{self._anywhere()}rehearsal-{uuid.uuid4().hex}" for _ in range(2))
+        now = datetime.now(timezone.utc)
+        trial = self.trial(document, {key: Thing(1, now - OLD) for key in (due, young)})
+        planted = own and _plant_files(trial.database, job, due, young)
+        before = self._count_rows(trial.database)
+        outcomes = [trial.run("dry", job)]
+        trial.requests.clear()
+        outcomes.append(trial.run("live", job))
+        after = self._count_rows(trial.database)
+        gone = trial.gone()
+        kept = trial.keys - gone
+        mine = gone & self._objects.keys()
+        error = outcomes[-1].error
+        return {
+            "job": job,
+            "runs": [_as_run(mode, it) for mode, it in zip(_MODES, outcomes, strict=True)],
+            "objects": len(mine),
+            "bytes": sum(self._objects[key].size for key in mine),
+            "rows": {
+                table: n - after[table] - (planted and table.endswith(".file"))
+                for table, n in before.items()
+                if n != after[table]
+            },
+            "sample": [display_key(key) for key in sorted(mine)[:SAMPLE]],
+            "requests": dict(trial.requests),
+            "canaries": [
+                _canary(f"row of {job} that is due", due, "goes", held=due in gone, error=error),
+                _canary(f"row of {job} that is not", young, "stays", held=young in kept,
+                        error=None),
+            ] if planted else [],
+        }  # fmt: skip
+
+    def _anywhere(self) -> str:
+        """A prefix that is owned, and that nothing protects."""
+        entry = next(iter(self._document["buckets"]))
+        bucket = load_settings(self._write("anywhere", self._document)).buckets[entry]
+        return next(iter(bucket.owned_prefixes), "")
+
+    def _count_rows(self, database: Database) -> dict[str, int]:
+        found = {}
+        with closing(database.connect("count")) as connection:
+            for table in self._tables:
+                name = sql.Identifier(*table.split(".", 1))
+                row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(name)).fetchone()
+                found[table] = int(row[0]) if row else 0
+        return found
 
     def _by_age(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         now = datetime.now(timezone.utc)
@@ -513,6 +575,37 @@ class _Row:
         return found
 
 
+# What is due, and what is not, in the project's own table: by the job that takes it.
+_FILES = {
+    "upload_reservations": """
+        INSERT INTO file (state, storage_key, upload_expires_at)
+        VALUES ('pending', %(due)s, now() - interval '400 days'),
+               ('pending', %(young)s, now() + interval '1 day')
+    """,
+    "deleted_files": """
+        INSERT INTO file (state, storage_key, deleted_at)
+        VALUES ('deleted', %(due)s, now() - interval '4000 days'), ('deleted', %(young)s, now())
+    """,
+}
+
+
+def _plant_files(database: Database, job: str, due: str, young: str) -> bool:
+    """Plant a row that the job must take, and one that it must not; whether they are there."""
+    with (
+        closing(database.connect("plant")) as connection,
+        database.transaction(connection) as cursor,
+    ):
+        cursor.execute(_FILES[job].encode(), {"due": due, "young": young})
+        return cursor.rowcount == len((due, young))
+
+
+def _as_run(mode: Mode, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "mode": mode, "ok": outcome.ok, "error": outcome.error, "scanned": outcome.scanned,
+        "acted": outcome.acted,
+    }  # fmt: skip
+
+
 def _below(prefix: str) -> str:
     return f"below {prefix or 'the whole bucket'}"
 
@@ -643,6 +736,7 @@ def main() -> None:
         found = rehearsal.play()
         say("with planted files")
         found["canaries"], found["unplanted"] = rehearsal.canaries()
+        found["others"] = rehearsal.others(say)
         wanted = json.loads(sys.argv[2])
         found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
     (folder / "report.json").write_text(json.dumps(found))
