@@ -542,7 +542,11 @@ def _rows_of(
 
 
 def _moment(text: str) -> datetime:
-    at = isoparse(text)
+    try:
+        # A tenth of the time, for all that S3 writes.
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        at = isoparse(text)
     if at.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return at
@@ -1038,8 +1042,13 @@ def _run_there(
             env=environment,
         ) as process,
     ):
-        for line in _lines(process):
-            say(line)
+        try:
+            for line in _lines(process):
+                say(line)
+        except BaseException:
+            # Ctrl-C too: what it works on is removed next.
+            process.kill()
+            raise
     if process.returncode != 0:
         last = "\n".join(log.read_text().splitlines()[-5:])
         raise CannotRehearse(

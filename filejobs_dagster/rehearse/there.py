@@ -7,6 +7,7 @@ this process reaches anything but its own store, and the database is a socket in
 from __future__ import annotations
 
 import copy
+import io
 import json
 import logging
 import os
@@ -14,8 +15,9 @@ import random
 import re
 import sys
 import uuid
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -51,6 +53,8 @@ from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from filejobs_dagster.jobs.run_history.settings import History
     from filejobs_dagster.ledger.outcome import Outcome
@@ -183,6 +187,86 @@ def _store() -> Any:
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
 
+class _Shared(io.BytesIO):
+    """No bytes; an object that is deleted does not close what the others read."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Bucketful:
+    """A bucket of the store, filled with objects that have nothing but key, size and time.
+
+    The store itself makes each with parts of its own, and sorts all of them for every page that is
+    listed: a million would take some gigabytes, and hours.
+    """
+
+    def __init__(self, name: str, things: Mapping[str, Thing]) -> None:
+        """Make the bucket, with these objects."""
+        self._store = store = _store()
+        store.create_bucket(name, "us-east-1")
+        self._keys = keys = store.buckets[name].keys
+        like = store.put_object(name, "like", b"")
+        etag = like.etag
+        like._value_buffer = _Shared()  # noqa: SLF001 (the store has no door for this)
+        for key, thing in things.items():
+            made = copy.copy(like)
+            made.name = key
+            made.last_modified = thing.modified.replace(tzinfo=None)
+            made.contentsize = thing.size
+            made._etag = etag  # noqa: SLF001
+            keys.setlist(key, [made])
+        del keys["like"]
+        self._sorted = sorted(things)
+        self._lists, self._puts = store.list_objects_v2, store.put_object
+        self._name = name
+
+    def __enter__(self) -> Self:
+        """Let pages of this bucket be found instead of sorted."""
+        self._store.list_objects_v2, self._store.put_object = self._list, self._put
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the store as it was, without the bucket."""
+        self._store.list_objects_v2, self._store.put_object = self._lists, self._puts
+        self._store.buckets.pop(self._name, None)
+
+    def _put(self, bucket_name: str, key_name: str, *said: Any, **more: Any) -> Any:
+        made = self._puts(bucket_name, key_name, *said, **more)
+        if bucket_name == self._name:
+            place = bisect_left(self._sorted, key_name)
+            if self._sorted[place : place + 1] != [key_name]:
+                self._sorted.insert(place, key_name)
+        return made
+
+    def _list(
+        self,
+        bucket: Any,
+        prefix: str | None,
+        delimiter: str | None,
+        continuation_token: str | None,
+        start_after: str | None,
+        max_keys: int,
+    ) -> Any:
+        if bucket.name != self._name or delimiter:
+            return self._lists(bucket, prefix, delimiter, continuation_token, start_after, max_keys)
+        after = start_after
+        if continuation_token:
+            after = self._store._pagination_tokens.get(continuation_token)  # noqa: SLF001
+        place = bisect_left(self._sorted, prefix or "")
+        if after:
+            place = max(place, bisect_right(self._sorted, after))
+        found: list[Any] = []
+        while place < len(self._sorted) and len(found) <= max_keys:
+            key = self._sorted[place]
+            if prefix and not key.startswith(prefix):
+                break
+            if key in self._keys:
+                found.append(self._keys[key])
+            place += 1
+        return self._store._truncate_result(found, max_keys)  # noqa: SLF001
+
+
 class Rehearsal:
     """All trials over one copy."""
 
@@ -194,7 +278,16 @@ class Rehearsal:
         self._tables: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
         self._random = random.Random(0)  # noqa: S311 (names, no secrets)
         self._trials = 0
+        self._filled = ExitStack()
         self._server = os.environ[f"{URL}_0"]
+
+    def __enter__(self) -> Self:
+        """Begin without a bucket."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Empty the store."""
+        self._filled.close()
 
     # The trials ---------------------------------------------------------------------------------
 
@@ -225,14 +318,9 @@ class Rehearsal:
                     sql.Identifier(name), sql.Identifier("rehearsal_0")
                 )
             )
-        store = _store()
-        store.buckets.pop(before, None)
-        store.create_bucket(name, "us-east-1")
+        self._filled.close()
         things = {**self._objects, **(more or {})}
-        for key, thing in things.items():
-            made = store.put_object(name, key, b"")
-            made.last_modified = thing.modified.replace(tzinfo=None)
-            made.contentsize = thing.size
+        self._filled.enter_context(Bucketful(name, things))
         return Trial(settings, set(things))
 
     def play(self) -> dict[str, Any]:
@@ -731,14 +819,14 @@ def main() -> None:
     _LOG.propagate = False
     with EmbeddedS3.start() as store:
         refuse_others(store.endpoint_url)
-        rehearsal = Rehearsal(folder, store.endpoint_url)
-        say("the job as it is: dry, a day later, live")
-        found = rehearsal.play()
-        say("with planted files")
-        found["canaries"], found["unplanted"] = rehearsal.canaries()
-        found["others"] = rehearsal.others(say)
-        wanted = json.loads(sys.argv[2])
-        found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
+        with Rehearsal(folder, store.endpoint_url) as rehearsal:
+            say("the job as it is: dry, a day later, live")
+            found = rehearsal.play()
+            say("with planted files")
+            found["canaries"], found["unplanted"] = rehearsal.canaries()
+            found["others"] = rehearsal.others(say)
+            wanted = json.loads(sys.argv[2])
+            found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
     (folder / "report.json").write_text(json.dumps(found))
 
 

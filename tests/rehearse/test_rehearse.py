@@ -9,8 +9,9 @@ import io
 import json
 import subprocess
 import sys
+import uuid
 from contextlib import contextmanager
-from pathlib import Path
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
@@ -38,6 +39,7 @@ from tests.jobs.storage_orphans.test_sweep_named import Careless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
@@ -81,6 +83,8 @@ def recorded(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     """The methods of all requests that reach the operator's store, whoever sends them."""
     monkeypatch.setattr(recorder, "_location", str(file))
     sent: list[str] = []
+    # Where nothing is sent the recorder makes none.
+    file.touch()
     recorder.start_recording()
     try:
         yield sent
@@ -321,14 +325,13 @@ ODD = ("files/a+b c", "files/two\nlines", "files/\U0001f600", f"files/{'x' * 101
 def test_odd_keys_of_a_csv_come_as_they_are(
     application: Application, tmp_path: Path, *, escaped: bool
 ) -> None:
-    application.entry["owns"] = ["files/"]
     path = tmp_path / "listing.csv"
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["size", "key_percent_encoded" if escaped else "key", "last_modified"])
         for key in ODD:
             rows.writerow([5, escape_key(key.encode()) if escaped else key, "2026-01-01T00:00:00Z"])
-    bucket = application.settings().buckets["uploads"]
+    bucket = application.settings().buckets["uploads"].model_copy(update={"owns": ["files/"]})
     taken = taking.Taken()
     taking._read_listing(path, bucket, tmp_path, Options(), taken, lambda _: None)
     found = [key for key, _ in there._read_listing(tmp_path / "listing.jsonl")]
@@ -346,8 +349,8 @@ def here(
             monkeypatch.setenv(f"{taking.URL}_{number}", url)
         for name in (taking.ACCESS_KEY, taking.SECRET_KEY):
             monkeypatch.setenv(name, "rehearsal")
-        played = there.Rehearsal(_, endpoint)
-        return {**report(), "mutations": played.mutations(rules, lambda _: None)}
+        with there.Rehearsal(_, endpoint) as played:
+            return {**report(), "mutations": played.mutations(rules, lambda _: None)}
 
     return play
 
@@ -489,3 +492,39 @@ def test_what_nothing_stopped_stands_first_and_only_a_planted_file_decides_the_e
     assert ("Planted files that did not fare" in text) is not held
     assert "<script" not in text
     assert "src=" not in text
+
+
+def test_the_store_of_a_rehearsal_lists_and_deletes_as_the_store_itself_does(
+    s3_client: S3Client,
+) -> None:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    keys = [f"{part}/{n}" for part in ("a", "b", "\u00e9", "\U0001f600") for n in range(30)]
+    name = f"bucketful-{uuid.uuid4().hex}"
+
+    def pages() -> list[list[tuple[str, int, str]]]:
+        return [
+            [(it["Key"], it["Size"], it["ETag"]) for it in page.get("Contents", [])]
+            for prefix in ("", "b/", "b/1", "c", "\u00e9/")
+            for after in ("", "a/29", "b/15", "zz")
+            for page in s3_client.get_paginator("list_objects_v2").paginate(
+                Bucket=name, Prefix=prefix, StartAfter=after, PaginationConfig={"PageSize": 7}
+            )
+        ]
+
+    def compare(filled: there.Bucketful) -> list[list[tuple[str, int, str]]]:
+        quick = pages()
+        store = there._store()
+        store.list_objects_v2 = filled._lists
+        assert quick == pages()
+        store.list_objects_v2 = filled._list
+        return quick
+
+    with there.Bucketful(name, {key: there.Thing(5, at) for key in keys}) as filled:
+        before = compare(filled)
+        s3_client.put_object(Bucket=name, Key="b/new", Body=b"x")
+        gone = [{"Key": key} for key in ("a/3", "b/1", "b/7")]
+        s3_client.delete_objects(Bucket=name, Delete={"Objects": gone})
+        s3_client.delete_object(Bucket=name, Key="a/4")
+        assert s3_client.head_object(Bucket=name, Key="b/8")["ContentLength"] == 5
+        # CONTROL: they are other pages by now.
+        assert compare(filled) != before

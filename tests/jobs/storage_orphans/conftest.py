@@ -104,7 +104,7 @@ class Sweeper:
         }
         if not self.asks:
             said = limits.get("override", Override())
-            reason = said.reason or "a test of something else"
+            reason = said.reason if said.breakers else "a test of something else"
             limits["override"] = Override(breakers=(*said.breakers, UNREHEARSED), reason=reason)
 
         def body(run: RunContext) -> Outcome:
