@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,10 +46,9 @@ def rehearse(  # noqa: PLR0917 (each is an option)
             "--most-objects",
             metavar="N",
             min=1,
-            help="Refuse a bucket with more: the store keeps about 4 KB of each in memory, and its "
-            "listing takes four times as long for twice as many.",
+            help="Refuse a bucket with more: the store keeps about 2.5 KB of each in memory.",
         ),
-    ] = 50_000,
+    ] = 250_000,
     all_tables: Annotated[
         bool,
         typer.Option(
@@ -157,6 +157,8 @@ def rehearse(  # noqa: PLR0917 (each is an option)
     for option, path in (("--dump", dump), ("--listing", listing)):
         if path is not None and not path.exists():
             raise typer.BadParameter(f"there is no {path}", param_hint=option)
+    # Told to end, it removes the copy first, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     told = Console(stderr=True, markup=False, highlight=False)
     try:
         found = play(

@@ -63,7 +63,7 @@ def page(found: Mapping[str, Any]) -> str:
                     (
                         it["mode"],
                         _number(it["scanned"]),
-                        _number(it["acted"]),
+                        "" if it["mode"] == "dry" else _number(it["acted"]),
                         "well" if it["ok"] else it["error"],
                     )
                     for it in found["runs"]

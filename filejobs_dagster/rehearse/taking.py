@@ -67,7 +67,7 @@ SECRET_KEY = "FILEJOBS_REHEARSAL_SECRET_ACCESS_KEY"  # noqa: S105 (a variable's 
 ENDPOINT = "http://127.0.0.1:9"
 """Stands in the derived settings until the store is there; nothing listens on that port."""
 
-BYTES_AN_OBJECT = 4000
+BYTES_AN_OBJECT = 2500
 """Of memory, about, in the store."""
 
 OF_A_BUCKET = (
@@ -255,7 +255,7 @@ class Options:
         listing: A CSV, or the manifest.json of an S3 Inventory; the bucket is then not asked.
     """
 
-    most_objects: int = 50_000
+    most_objects: int = 250_000
     all_tables: bool = False
     mutations: bool = True
     without: tuple[str, ...] = ()
@@ -451,9 +451,9 @@ def _list(
 def _too_many(options: Options) -> str:
     return (
         f"The bucket holds more than {options.most_objects:,} objects in what is owned, and the "
-        f"store of a rehearsal keeps them in memory (about {BYTES_AN_OBJECT // 1000} KB each) and "
-        "lists twice as many in four times as long. A part of the listing would say nothing. Where "
-        "there is memory and time, give --most-objects; nothing was changed."
+        f"store of a rehearsal keeps them in memory (about {BYTES_AN_OBJECT / 1000} KB each), anew "
+        "for each rule that is left out. A part of the listing would say nothing. Where there is "
+        "memory and time, give --most-objects, and perhaps --no-mutations; nothing was changed."
     )
 
 

@@ -610,15 +610,32 @@ class Rehearsal:
             if new is None:
                 continue
             key = Transforms.of(source.transforms).apply(new.encode("utf-8", "surrogateescape"))
-            for table, columns in self._tables.items():
-                for column in columns:
-                    plant = _Row(table, columns, column, text, new, source)
-                    if plant(database, keep=False):
-                        planted[source.name] = plant
-                        yield source.name, key.decode("utf-8", "surrogateescape"), True
-                        return
+            for table, column in self._holding(database, text):
+                plant = _Row(table, self._tables[table], column, text, new, source)
+                if plant(database, keep=False):
+                    planted[source.name] = plant
+                    yield source.name, key.decode("utf-8", "surrogateescape"), True
+                    return
         if there:
             yield source.name, there[0][1], False
+
+    def _holding(self, database: Database, text: str) -> Iterator[tuple[str, str]]:
+        """Where that stands, by table and column."""
+        with closing(database.connect("plant")) as connection:
+            for table, columns in self._tables.items():
+                there = sql.SQL(", ").join(
+                    sql.SQL("bool_or({}::text = {})").format(sql.Identifier(it), sql.Literal(text))
+                    for it in columns
+                )
+                name = sql.Identifier(*table.split(".", 1))
+                row = connection.execute(
+                    sql.SQL("SELECT {} FROM {}").format(there, name)
+                ).fetchone()
+                yield from (
+                    (table, column)
+                    for column, holds in zip(columns, row or (), strict=True)
+                    if holds
+                )
 
 
 @dataclass(frozen=True)

@@ -474,7 +474,7 @@ svg text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; border-bottom: 2px solid #dfe2e6; color: #555; }
 th, td { padding: 5px 12px 5px 0; vertical-align: top; overflow-wrap: anywhere; }
-td:first-child { min-width: 230px; } .n { min-width: 70px; }
+td:first-child { min-width: 230px; } td:last-child { min-width: 120px; } .n { min-width: 70px; }
 .alarm { border-left: 6px solid #c4472b; background: #fdecea; }
 .alarm h2 { color: #a32a12; }
 td { border-bottom: 1px solid #eef0f2; } .n { text-align: right; white-space: nowrap; }

@@ -528,3 +528,81 @@ def test_the_store_of_a_rehearsal_lists_and_deletes_as_the_store_itself_does(
         assert s3_client.head_object(Bucket=name, Key="b/8")["ContentLength"] == 5
         # CONTROL: they are other pages by now.
         assert compare(filled) != before
+
+
+OF_THEIR_OWN = """
+CREATE TYPE public.kind AS ENUM ('photo', 'other');
+CREATE DOMAIN public.object_name AS text CHECK (value <> '');
+CREATE TABLE public.media (
+    id int PRIMARY KEY,
+    kind public.kind NOT NULL,
+    name public.object_name NOT NULL,
+    key text GENERATED ALWAYS AS ('files/' || name::text) STORED
+) PARTITION BY RANGE (id);
+CREATE TABLE public.media_1 PARTITION OF public.media FOR VALUES FROM (0) TO (1000);
+CREATE VIEW public.photos AS SELECT key, kind FROM public.media WHERE kind = 'photo';
+CREATE TABLE public.documents (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    storage_key text NOT NULL UNIQUE,
+    status text NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+INSERT INTO public.documents (storage_key, status, expires_at) VALUES
+    ('files/doc-due', 'reserved', now() - interval '1 day'),
+    ('files/doc-young', 'reserved', now() + interval '1 day'),
+    ('files/doc-done', 'done', now() - interval '1 day');
+INSERT INTO file (state, storage_key, deleted_at) VALUES
+    ('deleted', 'files/deleted', now() - interval '40 days'),
+    ('deleted', 'files/restorable', now() - interval '4 days'),
+    ('ready', 'files/ready', NULL);
+"""
+
+
+@pytest.mark.thorough
+def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_other_jobs(
+    installation: Installation, tmp_path: Path
+) -> None:
+    installation.execute(OF_THEIR_OWN)
+    for number, key in enumerate(ODD[:-1]):
+        installation.execute(
+            "INSERT INTO public.media (id, kind, name) VALUES (%s, 'photo', %s)",
+            (number, key.removeprefix("files/")),
+        )
+    installation.document["buckets"]["uploads"] |= {
+        "sources": [{"name": "photos", "sql": "select key from public.photos"}],
+        "min_age": "24h",
+    }
+    table = {"name": "documents", "table": "public.documents", "key": "storage_key",
+             "due": "expires_at", "after": "0s", "where": "status = 'reserved'"}  # fmt: skip
+    installation.document["jobs"] = {
+        "storage_orphans": {"by_hand": True, "breakers": NEVER_TRIPS.model_dump(exclude_none=True)},
+        "upload_reservations": {"by_hand": True, "tables": [table]},
+        "deleted_files": {"by_hand": True, "restore_window": "30d"},
+        "multipart_uploads": {"by_hand": True, "idle_for": "48h"},
+    }
+    named = ("doc-due", "doc-young", "doc-done", "deleted", "restorable", "ready", "orphan")
+    listing = tmp_path / "listing.csv"
+    with listing.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["key", "size", "last_modified"])
+        for key in (*ODD[:-1], *(f"files/{it}" for it in named)):
+            rows.writerow([key, 7, "2026-01-01T00:00:00Z"])
+    lines: list[str] = []
+    options = Options(listing=listing, mutations=False)
+    found = rehearse(installation.settings(), options, lines.append)
+    assert [it["ok"] for it in found["runs"]] == [True, True], found["runs"]
+    assert found["gone"]["sample"] == ["files/orphan"]
+    assert found["taken"]["tables"]["public.photos"] == ["key"]
+    assert found["taken"]["missing"] == []
+    assert any(line.startswith("public.documents: ") for line in lines)
+    documents, files = sorted(found["others"], key=lambda it: it["job"], reverse=True)
+    assert [it["ok"] for it in documents["runs"]] == [True, True], documents
+    assert documents["rows"] == {"public.documents": 1}
+    assert documents["sample"] == ["files/doc-due"]
+    assert [it["ok"] for it in files["runs"]] == [True, True], files
+    assert files["sample"] == ["files/deleted"]
+    assert [it["held"] for it in files["canaries"]] == [True, True], files
+    assert found["not_rehearsed"] == ["multipart_uploads"]
+    assert all(it["held"] for it in found["canaries"]), found["canaries"]
+    # CONTROL: here nothing of it went.
+    assert installation.value("SELECT count(*) FROM public.documents") == 3
