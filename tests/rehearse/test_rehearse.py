@@ -522,8 +522,9 @@ def test_the_store_of_a_rehearsal_lists_and_deletes_as_the_store_itself_does(
     with there.Bucketful(name, {key: there.Thing(5, at) for key in keys}) as filled:
         before = compare(filled)
         s3_client.put_object(Bucket=name, Key="b/new", Body=b"x")
-        gone = [{"Key": key} for key in ("a/3", "b/1", "b/7")]
-        s3_client.delete_objects(Bucket=name, Delete={"Objects": gone})
+        s3_client.delete_objects(
+            Bucket=name, Delete={"Objects": [{"Key": key} for key in ("a/3", "b/1", "b/7")]}
+        )
         s3_client.delete_object(Bucket=name, Key="a/4")
         assert s3_client.head_object(Bucket=name, Key="b/8")["ContentLength"] == 5
         # CONTROL: they are other pages by now.

@@ -320,11 +320,8 @@ def test_the_hash_of_a_rehearsal_lets_in_once_and_for_no_more_than_went_there(
 ) -> None:
     sweep.asks = True
     sweep.seen_before(*ORPHANS)
-    first = sweep(
-        rehearsed=rehearsed(
-            sweep, objects=3, **({} if database is None else {"database": database})
-        )
-    )
+    other: dict[str, Any] = {} if database is None else {"database": database}
+    first = sweep(rehearsed=rehearsed(sweep, objects=3, **other))
     assert first.ok, first.error
     assert first.acted == 3
     assert first.detail["let_in"]["by"] == "rehearsal"
