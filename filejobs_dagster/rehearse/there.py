@@ -229,7 +229,8 @@ class Bucketful:
     def __exit__(self, *_: object) -> None:
         """Leave the store as it was, without the bucket."""
         self._store.list_objects_v2, self._store.put_object = self._lists, self._puts
-        self._store.buckets.pop(self._name, None)
+        self._keys.clear()
+        self._store.delete_bucket(self._name)
 
     def _put(self, bucket_name: str, key_name: str, *said: Any, **more: Any) -> Any:
         made = self._puts(bucket_name, key_name, *said, **more)
