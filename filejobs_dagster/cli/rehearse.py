@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,13 @@ from rich.text import Text
 from filejobs_dagster.cli import terminal
 from filejobs_dagster.cli.arguments import number
 from filejobs_dagster.cli.terminal import Invocation, console, print_error, print_json
+from filejobs_dagster.rehearse.page import (
+    all_canaries,
+    by_hash,
+    not_rehearsed,
+    other_in_words,
+    page,
+)
 from filejobs_dagster.text import bounded, sanitize
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ class Format(str, Enum):
     JSON = "json"
 
 
-def rehearse(
+def rehearse(  # noqa: PLR0917 (each is an option)
     context: typer.Context,
     most_objects: Annotated[
         int,
@@ -38,10 +46,9 @@ def rehearse(
             "--most-objects",
             metavar="N",
             min=1,
-            help="Refuse a bucket with more: the store keeps about 4 KB of each in memory, and its "
-            "listing takes four times as long for twice as many.",
+            help="Refuse a bucket with more: the store keeps about 2.5 KB of each in memory.",
         ),
-    ] = 50_000,
+    ] = 250_000,
     all_tables: Annotated[
         bool,
         typer.Option(
@@ -71,6 +78,33 @@ def rehearse(
             show_default=False,
         ),
     ] = None,
+    dump: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump",
+            metavar="FILE",
+            help="Take the rows from a dump of the database (pg_dump: custom, directory, tar or "
+            "plain) instead of the database itself.",
+            show_default=False,
+        ),
+    ] = None,
+    listing: Annotated[
+        Path | None,
+        typer.Option(
+            "--listing",
+            metavar="FILE",
+            help="Take the objects from a CSV with the columns key (or key_percent_encoded), size "
+            "and last_modified, or from the manifest.json of an S3 Inventory in CSV, instead of "
+            "the bucket itself.",
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write the report as a page, too.", show_default=False
+        ),
+    ] = None,
     output: Annotated[
         Format, typer.Option("--format", help="table for people, json for programs.")
     ] = Format.TABLE,
@@ -88,18 +122,24 @@ def rehearse(
     many objects would have gone by exact names alone, how many went, and what stopped the rest.
     What nothing stopped stands first, in red.
 
+    Where all went as it must, a hash stands at the end: `filejobs run storage_orphans --live
+    --rehearsed HASH` is let in by it, for two weeks, while installation, bucket, database, sources
+    and rules are those that were rehearsed. It removes no more objects than went here. The hash is
+    all that has to come from this machine to that of the run.
+
     [bold]What this version does not do[/bold]
-      It rehearses storage_orphans and no other job. It takes no dump, no CSV and no
-      S3 Inventory, and makes no page. No live run asks for a rehearsal. It deletes at
-      once, where the real one may keep copies first (two requests more for each).
+      Of the other jobs it rehearses those that take rows and what they name, each by
+      itself; it names the rest. Rows are planted for them in the table file alone. It
+      deletes at once, where the real one may keep copies first (two requests more for each).
       Versions, locks and metadata of objects are not copied; nor are functions,
-      extensions (their types become text), keys and checks of tables. Without
+      extensions (their types become text), triggers and checks of tables. Without
       --all-tables only what the sources read is there: what something else names
       goes in the rehearsal, and is kept by the real one.
 
     [bold]Examples[/bold]
       filejobs rehearse
-      filejobs rehearse --all-tables --json > rehearsal.json
+      filejobs rehearse --all-tables --html rehearsal.html
+      filejobs rehearse --dump app.dump --listing inventory/manifest.json
 
     [bold]Exit codes[/bold]
       0   the runs succeeded, and every planted file fared as it must
@@ -107,34 +147,46 @@ def rehearse(
       64  called wrongly
     """
     from filejobs_dagster.embedded import EmbeddedPostgresError, EmbeddedS3Error  # noqa: PLC0415
-    from filejobs_dagster.rehearse.taking import CannotRehearse, Options  # noqa: PLC0415
+    from filejobs_dagster.rehearse.taking import CannotRehearse, Options, held  # noqa: PLC0415
     from filejobs_dagster.rehearse.taking import rehearse as play  # noqa: PLC0415 (--help is fast)
 
     invocation = Invocation.of(context)
     settings = invocation.require()
     if scratch is not None and not scratch.is_dir():
         raise typer.BadParameter(f"there is no folder {scratch}", param_hint="--scratch-dir")
+    for option, path in (("--dump", dump), ("--listing", listing)):
+        if path is not None and not path.exists():
+            raise typer.BadParameter(f"there is no {path}", param_hint=option)
+    # Told to end, it removes the copy first, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     told = Console(stderr=True, markup=False, highlight=False)
     try:
         found = play(
             settings,
-            Options(most_objects, all_tables, mutations, tuple(without or ()), scratch),
+            Options(
+                most_objects, all_tables, mutations, tuple(without or ()), scratch, dump, listing
+            ),
             told.print,
         )
     except (CannotRehearse, EmbeddedPostgresError, EmbeddedS3Error) as error:
         print_error(sanitize(str(error), known=invocation.secrets))
         raise typer.Exit(terminal.FAILED) from None
+    if html is not None:
+        _write(html, page(found))
     if output is Format.JSON:
         print_json(found)
     else:
         _print(console(), found)
-    if not held(found):
+    if not (held(found) and all(it["held"] for it in all_canaries(found))):
         raise typer.Exit(terminal.FAILED)
 
 
-def held(found: Mapping[str, Any]) -> bool:
-    """True when the runs succeeded and every planted file fared as it must."""
-    return all(it["ok"] for it in found["runs"]) and all(it["held"] for it in found["canaries"])
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print_error(f"The page could not be written to {path}: {error.strerror}.")
+        raise typer.Exit(terminal.FAILED) from None
 
 
 def _print(out: Console, found: Mapping[str, Any]) -> None:
@@ -163,10 +215,11 @@ def _print(out: Console, found: Mapping[str, Any]) -> None:
             for it in found["runs"]
         ),
     )
+    _list(out, (f"{it['job']}: {other_in_words(it)}" for it in found["others"]))
     requests = ", ".join(f"{count:,} {name}" for name, count in sorted(found["requests"].items()))
-    out.print(
-        f"The real live run: about {found['estimated_seconds']:,} seconds; {requests or 'nothing'}"
-    )
+    seconds = found["estimated_seconds"]
+    takes = "" if seconds is None else f"about {seconds:,} seconds; "
+    out.print(f"The real live run: {takes}{requests or 'nothing'}")
     out.print("Classes by prefix", style="bold")
     _list(
         out,
@@ -176,7 +229,7 @@ def _print(out: Console, found: Mapping[str, Any]) -> None:
         ),
     )
     out.print("Planted files", style="bold")
-    for it in found["canaries"]:
+    for it in all_canaries(found):
         line = f"  {it['what']}: {it['expected']}, as it must" if it["held"] else (
             f"  {it['what']}: DID NOT; {it['expected']} was expected of {it['key']}. {it['why']}"
         )  # fmt: skip
@@ -193,9 +246,9 @@ def _print(out: Console, found: Mapping[str, Any]) -> None:
             for it in found["mutations"]
         ),
     )
-    left = found["taken"]["left"]
-    if left:
-        out.print(f"Not copied: {len(left)} tables. What only they name went here; --all-tables.")
+    out.print("Not rehearsed", style="bold")
+    _list(out, not_rehearsed(found) or ["nothing of the settings"])
+    out.print(Text(by_hash(found), style="bold"))
 
 
 def _list(out: Console, lines: Iterable[str]) -> None:

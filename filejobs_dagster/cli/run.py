@@ -263,7 +263,7 @@ SECONDS_BETWEEN_LOOKS = 1.0
 _HOW_FAR = "SELECT scanned, acted FROM job_progress WHERE run_id = %s"
 
 
-def run(
+def run(  # noqa: PLR0917 (each is an option)
     context: typer.Context,
     job: Annotated[
         str,
@@ -299,6 +299,16 @@ def run(
     why: Annotated[
         str, typer.Option("--why", help="Why; it is recorded.", show_default=False)
     ] = "",
+    rehearsed: Annotated[
+        str | None,
+        typer.Option(
+            "--rehearsed",
+            metavar="HASH",
+            help="What filejobs rehearse printed last: the first live run by changed sources or "
+            "rules asks for it.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the record as JSON, for programs.")
     ] = False,
@@ -348,6 +358,7 @@ def run(
         raise typer.BadParameter("say both: --override BREAKER --why '…'", param_hint="--override")
     said = {
         "limit": limit,
+        "rehearsed": rehearsed,
         "override": {"breakers": override, "reason": why} if override else None,
     }
     for option, value in said.items():

@@ -208,6 +208,10 @@ class EmbeddedPostgres:
         """Where the server's files are: the data, the log, usually the socket."""
         return self._place.root
 
+    def program(self, name: str) -> Path:
+        """One of PostgreSQL's programs, of the server's version."""
+        return self._software.programs / name
+
     @property
     def pid(self) -> int | None:
         """The process id of the server (the postmaster), or None when it was stopped."""

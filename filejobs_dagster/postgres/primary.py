@@ -66,6 +66,11 @@ class ServerState:
     timeline: int | None
     position: int | None = field(default=None, compare=False)
 
+    @property
+    def identity(self) -> str:
+        """Of the database, the same on every standby."""
+        return f"{self.system_identifier}/{self.database}"
+
     def __str__(self) -> str:
         """For people."""
         if self.in_recovery:

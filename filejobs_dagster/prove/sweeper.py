@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.jobs import storage_orphans
 from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
-from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
+from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED, BreakersSettings
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.prove.collector import new_run
 from filejobs_dagster.prove.evidence import NotShown
@@ -91,7 +91,12 @@ def sweep(
                 references=references,
             )
             request = storage_orphans.StorageOrphansRun.model_construct(
-                confirm_after=timedelta(0), breakers=_ALL_MAY_GO, parts=1
+                confirm_after=timedelta(0),
+                breakers=_ALL_MAY_GO,
+                parts=1,
+                override=storage_orphans.Override(
+                    breakers=(UNREHEARSED,), reason="a proof's bucket, made for it"
+                ),
             )
             return storage_orphans.run(context, request, storage)
 

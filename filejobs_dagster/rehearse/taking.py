@@ -1,11 +1,14 @@
 """Takes what a rehearsal needs: rows of one snapshot, the listing, settings that lead nowhere else.
 
 Nothing is written to the operator's database or bucket: the transaction is read-only, and of the
-bucket only HEAD and the listing are asked.
+bucket only HEAD and the listing are asked. A dump and a listing in files may stand for both.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
 import json
 import os
 import re
@@ -16,24 +19,38 @@ import tempfile
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 import psycopg
 import yaml
+from dateutil.parser import isoparse
 from psycopg import sql
 
+from filejobs_dagster.door.adoption_target import AWS
 from filejobs_dagster.embedded import EmbeddedPostgres, clean_environment
+from filejobs_dagster.jobs.storage_orphans.judging import fingerprint
+from filejobs_dagster.jobs.storage_orphans.review import (
+    OF_A_DUMP,
+    Expectation,
+    NotAKey,
+    Rehearsed,
+    unescape_key,
+)
 from filejobs_dagster.objects.client import check_access, make_client
 from filejobs_dagster.objects.listing import ListingStopped, list_objects
-from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.postgres.migrate import migrate
+from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.own_tables import OWN_TABLES
-from filejobs_dagster.settings import known_secrets
+from filejobs_dagster.settings import SettingsError, known_secrets
+from filejobs_dagster.settings.tables import CollectingSettings
 from filejobs_dagster.streams import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mypy_boto3_s3 import S3Client
 
@@ -50,7 +67,7 @@ SECRET_KEY = "FILEJOBS_REHEARSAL_SECRET_ACCESS_KEY"  # noqa: S105 (a variable's 
 ENDPOINT = "http://127.0.0.1:9"
 """Stands in the derived settings until the store is there; nothing listens on that port."""
 
-BYTES_AN_OBJECT = 4000
+BYTES_AN_OBJECT = 2500
 """Of memory, about, in the store."""
 
 OF_A_BUCKET = (
@@ -133,6 +150,30 @@ SELECT n.nspname, c.relname, array_agg(DISTINCT a.attname::text)
  GROUP BY n.nspname, c.relname
 """
 
+_NAMED = """
+SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ WHERE c.oid = to_regclass(%s)
+"""
+
+# Keys that foreign keys point at come first.
+_KEYS = """
+SELECT made.of::text, made.what, made.definition
+  FROM (SELECT conrelid::regclass AS of, contype = 'f' AS late, conname::text AS what,
+               format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname,
+                      pg_get_constraintdef(oid)) AS definition
+          FROM pg_constraint
+         WHERE contype IN ('p', 'u', 'f')
+           AND conrelid = ANY(%(tables)s::text[]::regclass[])
+           AND conparentid = 0
+           AND (confrelid = 0 OR confrelid = ANY(%(tables)s::text[]::regclass[]))
+        UNION ALL
+        SELECT indrelid::regclass, false, indexrelid::regclass::text, pg_get_indexdef(indexrelid)
+          FROM pg_index
+         WHERE indisunique AND indrelid = ANY(%(tables)s::text[]::regclass[])
+           AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)) AS made
+ ORDER BY made.late, made.what
+"""
+
 _COLUMNS_THERE = """
 SELECT attname::text FROM pg_attribute
  WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
@@ -181,8 +222,11 @@ class Taken:
         table_bytes: What the tables take in the operator's database.
         objects: How many were listed.
         object_bytes: Their sizes.
-        listing_seconds: How long the listing took.
+        listing_seconds: How long the listing took; None where a file was read instead.
         seconds_a_request: How long one small request to the real bucket takes.
+        database: The identity of the database, or `OF_A_DUMP`.
+        at: When its snapshot was taken.
+        missing: What the dump holds and this server could not make.
     """
 
     tables: dict[str, list[str]] = field(default_factory=dict)
@@ -190,8 +234,11 @@ class Taken:
     table_bytes: int = 0
     objects: int = 0
     object_bytes: int = 0
-    listing_seconds: float = 0.0
+    listing_seconds: float | None = None
     seconds_a_request: float = 0.0
+    database: str = OF_A_DUMP
+    at: str = ""
+    missing: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -204,13 +251,22 @@ class Options:
         mutations: Leave out each rule in turn.
         without: Leave out these rules alone, as the report names them; empty for all.
         folder: Where the copy is kept meanwhile; None for the system's temporary folder.
+        dump: By pg_dump, in any format; the database is then not asked.
+        listing: A CSV, or the manifest.json of an S3 Inventory; the bucket is then not asked.
     """
 
-    most_objects: int = 50_000
+    most_objects: int = 250_000
     all_tables: bool = False
     mutations: bool = True
     without: tuple[str, ...] = ()
     folder: Path | None = None
+    dump: Path | None = None
+    listing: Path | None = None
+
+
+def held(found: Mapping[str, Any]) -> bool:
+    """True when the runs succeeded and every planted file fared as it must."""
+    return all(it["ok"] for it in found["runs"]) and all(it["held"] for it in found["canaries"])
 
 
 def rehearse(settings: Settings, options: Options, say: Callable[[str], None]) -> dict[str, Any]:
@@ -236,12 +292,18 @@ def rehearse(settings: Settings, options: Options, say: Callable[[str], None]) -
                 tempfile.TemporaryDirectory(prefix="filejobs-rehearsal-", dir=options.folder)
             )
         )
-        taken = Taken()
-        client = make_client(bucket)
-        closing_all.callback(client.close)
-        _list(client, bucket, folder, options, taken, say)
+        taken = Taken(at=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
+        if options.listing is None:
+            client = make_client(bucket)
+            closing_all.callback(client.close)
+            _list(client, bucket, folder, options, taken, say)
+        else:
+            _read_listing(options.listing, bucket, folder, options, taken, say)
         server = closing_all.enter_context(EmbeddedPostgres.start(durable=True))
-        urls = _copy_all(settings, bucket, server, folder, options, taken, say)
+        others = collecting(settings, entry)
+        whole = _tables_of(others.values())
+        urls = _copy_all(settings, bucket, server, folder, options, taken, say, whole)
+        (folder / "others.json").write_text(json.dumps(_sections(others)))
         (folder / "tables.json").write_text(json.dumps(taken.tables))
         derived = derived_settings(settings, entry, bucket, urls)
         text = yaml.safe_dump(derived, sort_keys=False)
@@ -249,7 +311,95 @@ def rehearse(settings: Settings, options: Options, say: Callable[[str], None]) -
         (folder / "filejobs.yaml").write_text(text)
         say("running the jobs on the copy")
         found = _run_there(folder, urls, options, say)
-    return {"taken": taken.__dict__, **_with_time(found, taken)}
+    about = _about(settings, bucket, others)
+    said = {"taken": taken.__dict__, **_with_time(found, taken), **about}
+    return {**said, "hash": _hash(said, settings, bucket, taken) if held(said) else None}
+
+
+def collecting(settings: Settings, entry: str) -> dict[str, CollectingSettings]:
+    """The other jobs that can be rehearsed: they take rows, and what those name in this bucket.
+
+    Left out are those whose rows are in another database.
+    """
+    found = {}
+    for name, section in settings.jobs.items():
+        if not isinstance(section, CollectingSettings):
+            continue
+        source = getattr(section, "source", None)
+        rows = [*section.declared(), *([source] if source is not None else [])]
+        try:
+            here = settings.bucket_of(name)[0] == entry
+        except SettingsError:
+            continue
+        if here and all(it.database is None for it in rows):
+            found[name] = section
+    return found
+
+
+def _sections(others: Mapping[str, CollectingSettings]) -> dict[str, Any]:
+    """What the settings say of these jobs, but for what starts them and what keeps copies."""
+    apart = {"schedule", "quarantine", "leave_out", "backlog_over"}
+    return {
+        name: {
+            **section.model_dump(mode="json", exclude_unset=True, exclude=apart),
+            "by_hand": True,
+            "mode": "live",
+        }
+        for name, section in others.items()
+    }
+
+
+@dataclass
+class _Whole:
+    """What the other jobs work on: these rows come with every column, and with their keys.
+
+    Attributes:
+        tables: As the settings write them.
+        queries: By what they are called.
+    """
+
+    tables: list[str] = field(default_factory=list)
+    queries: dict[str, str] = field(default_factory=dict)
+
+
+def _tables_of(sections: Iterable[CollectingSettings]) -> _Whole:
+    found = _Whole()
+    for section in sections:
+        for table in section.declared():
+            below = [it for gone in table.also_delete for it in (gone, *gone.also_delete)]
+            found.tables += [table.table]
+            found.tables += [it.table for it in (*table.unless_named_by, *below)]
+        source = getattr(section, "source", None)
+        if source is not None:
+            found.queries[source.name] = str(source.candidates)
+        for derived in getattr(section, "derived", ()):
+            found.queries[derived.name] = str(derived.sql)
+    return found
+
+
+def _about(
+    settings: Settings, bucket: BucketSettings, others: Mapping[str, CollectingSettings]
+) -> dict[str, Any]:
+    """Of what it was a rehearsal, and what it was none of."""
+    return {
+        "installation": settings.installation,
+        "bucket": bucket.bucket,
+        "endpoint": bucket.endpoint_url or AWS,
+        "fingerprint": fingerprint(bucket),
+        "not_rehearsed": sorted(set(settings.jobs) - {JOB, *others}),
+    }
+
+
+def _hash(
+    found: Mapping[str, Any], settings: Settings, bucket: BucketSettings, taken: Taken
+) -> str:
+    """The line that the first live run asks for."""
+    at = isoparse(taken.at)
+    place = Expectation(
+        settings.installation, bucket.bucket, bucket.endpoint_url or AWS, found["fingerprint"], at
+    )
+    made = Rehearsed(found["fingerprint"], at, found["gone"]["objects"])
+    return made.as_hash(place, taken.database, bucket)
 
 
 # The bucket -------------------------------------------------------------------------------------
@@ -274,12 +424,7 @@ def _list(
         say(f"listing the bucket: {seen:,} objects")
 
     begun = time.monotonic()
-    too_many = (
-        f"The bucket holds more than {options.most_objects:,} objects in what is owned, and the "
-        f"store of a rehearsal keeps them in memory (about {BYTES_AN_OBJECT // 1000} KB each) and "
-        "lists twice as many in four times as long. A part of the listing would say nothing. Where "
-        "there is memory and time, give --most-objects; nothing was changed."
-    )
+    too_many = _too_many(options)
     with Scratch(folder) as scratch, (folder / "listing.jsonl").open("w") as out:
         try:
             listed = list_objects(
@@ -303,6 +448,178 @@ def _list(
     taken.objects, taken.object_bytes = listed.objects, listed.bytes
 
 
+def _too_many(options: Options) -> str:
+    return (
+        f"The bucket holds more than {options.most_objects:,} objects in what is owned, and the "
+        f"store of a rehearsal keeps them in memory (about {BYTES_AN_OBJECT / 1000} KB each), anew "
+        "for each rule that is left out. A part of the listing would say nothing. Where there is "
+        "memory and time, give --most-objects, and perhaps --no-mutations; nothing was changed."
+    )
+
+
+# A listing in files. A line of it is a key, its size, and when it was written.
+
+_COLUMNS = ("key", "size", "last_modified")
+_Listed = tuple[bytes, int, datetime]
+
+
+def _read_listing(
+    path: Path,
+    bucket: BucketSettings,
+    folder: Path,
+    options: Options,
+    taken: Taken,
+    say: Callable[[str], None],
+) -> None:
+    """Take a listing out of a CSV or an S3 Inventory; nothing is asked of the bucket.
+
+    Raises:
+        CannotRehearse: It is none, or not all of it is there.
+    """
+    owned = tuple(prefix.encode() for prefix in bucket.owned_prefixes)
+    say(f"reading the listing {path}")
+    seen: set[bytes] = set()
+    try:
+        with (folder / "listing.jsonl").open("w") as out:
+            for key, size, modified in _listed(path, bucket):
+                if not key.startswith(owned):
+                    continue
+                if key in seen:
+                    raise CannotRehearse(
+                        f"The listing {path} names {key!r} twice: it is not one listing of the "
+                        "objects of now. Nothing was changed."
+                    )
+                seen.add(key)
+                if len(seen) > options.most_objects:
+                    raise CannotRehearse(_too_many(options))
+                at = round(modified.timestamp() * 1000)
+                out.write(json.dumps([key.decode("utf-8", "surrogateescape"), size, at]) + "\n")
+                taken.object_bytes += size
+    except (OSError, csv.Error, EOFError) as error:
+        raise CannotRehearse(
+            f"The listing {path} cannot be read: {error}. Nothing was changed."
+        ) from error
+    taken.objects = len(seen)
+    say(f"{taken.objects:,} objects of what is owned stand there, {taken.object_bytes:,} bytes")
+
+
+def _listed(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
+    if path.suffix == ".json":
+        yield from _inventory(path, bucket)
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        columns = [name.strip().lower() for name in next(rows, [])]
+        escaped = "key_percent_encoded" in columns
+        wanted = ["key_percent_encoded" if escaped else "key", *_COLUMNS[1:]]
+        if not set(wanted) <= set(columns):
+            raise CannotRehearse(
+                f"The first line of {path} must name the columns key (or key_percent_encoded), "
+                f"size and last_modified; it names {', '.join(columns) or 'nothing'}."
+            )
+        places = [columns.index(name) for name in wanted]
+        yield from _rows_of(path, rows, places, unescape_key if escaped else str.encode)
+
+
+def _rows_of(
+    path: Path,
+    rows: Iterable[list[str]],
+    places: Sequence[int],
+    as_key: Callable[[str], bytes],
+) -> Iterator[_Listed]:
+    for number, row in enumerate(rows, start=1):
+        if not row:
+            continue
+        try:
+            key, size, modified = (row[place] for place in places)
+            # A directory marker has no size in some inventories.
+            found = as_key(key), int(size or 0), _moment(modified)
+        except (ValueError, IndexError, NotAKey) as error:
+            raise CannotRehearse(
+                f"Row {number} of {path} is no key, size and moment: {error}. Nothing was changed."
+            ) from error
+        yield found
+
+
+def _moment(text: str) -> datetime:
+    try:
+        # A tenth of the time, for all that S3 writes.
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        at = isoparse(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return at
+
+
+def _inventory(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
+    """The objects of an S3 Inventory in CSV, each of its files checked by the manifest."""
+    raw = path.read_bytes()
+    try:
+        manifest = json.loads(raw)
+        said, form, schema, files = (
+            manifest[name] for name in ("sourceBucket", "fileFormat", "fileSchema", "files")
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CannotRehearse(f"{path} is no manifest of an S3 Inventory: {error!r}.") from error
+    checksum = path.with_name("manifest.checksum")
+    if checksum.exists() and checksum.read_text().strip() != _md5(raw):
+        raise CannotRehearse(f"{path} is not what {checksum.name} beside it says: copy both again.")
+    if said != bucket.bucket:
+        raise CannotRehearse(
+            f"{path} is of the bucket {said}, and the settings sweep {bucket.bucket}."
+        )
+    if form != "CSV":
+        raise CannotRehearse(f"{path} is of the format {form}: let the inventory write CSV.")
+    columns = [name.strip() for name in schema.split(",")]
+    wanted = ("Key", "Size", "LastModifiedDate")
+    if not set(wanted) <= set(columns):
+        raise CannotRehearse(
+            f"{path} lacks {', '.join(it for it in wanted if it not in columns)}: add these fields "
+            "to the inventory, and wait for the next one."
+        )
+    places = [columns.index(name) for name in wanted]
+    current = [
+        (columns.index(name), value)
+        for name, value in (("IsLatest", "true"), ("IsDeleteMarker", "false"))
+        if name in columns
+    ]
+    for it in files:
+        part = _part(path, it["key"])
+        if _md5(part.read_bytes()) != it["MD5checksum"]:
+            raise CannotRehearse(f"{part} is not what the manifest says: copy it again.")
+        with gzip.open(part, "rt", encoding="utf-8", newline="") as file:
+            rows = (
+                row
+                for row in csv.reader(file)
+                # Of a bucket with versions only what a listing shows.
+                if all(row[place] == value for place, value in current)
+            )
+            yield from _rows_of(part, rows, places, _from_inventory)
+
+
+def _part(manifest: Path, key: str) -> Path:
+    """A file of the inventory: beside the manifest, or where the bucket keeps it."""
+    name = key.rsplit("/", 1)[-1]
+    places = [manifest.parent / name, *(above / "data" / name for above in manifest.parents)]
+    for place in places[:4]:
+        if place.exists():
+            return place
+    raise CannotRehearse(
+        f"{name}, which the manifest names, is not there: copy it beside {manifest}. A part of a "
+        "listing would say nothing. Nothing was changed."
+    )
+
+
+def _from_inventory(text: str) -> bytes:
+    # As forms are encoded: a plus sign stands for a space.
+    return unquote_to_bytes(text.replace("+", " "))
+
+
+def _md5(raw: bytes) -> str:
+    return hashlib.md5(raw, usedforsecurity=False).hexdigest()
+
+
 # The database -----------------------------------------------------------------------------------
 
 
@@ -314,9 +631,17 @@ def _copy_all(
     options: Options,
     taken: Taken,
     say: Callable[[str], None],
+    whole: _Whole,
 ) -> dict[str, str]:
     """Copy each database that the sources are asked in; its URL there by its URL here."""
     own = Database.of(settings.database)
+    restored = None if options.dump is None else _restore(options.dump, server, taken, say)
+    elsewhere = [it.name for it in bucket.sources if it.database is not None]
+    if restored is not None and elsewhere:
+        raise CannotRehearse(
+            f"A dump holds one database, and {', '.join(elsewhere)} is asked in another. Rehearse "
+            "without --dump. Nothing was changed."
+        )
     asked: dict[str, list[SourceSettings]] = {own.url: []}
     for source in bucket.sources:
         url = own.url if source.database is None else source.database.url.reveal()
@@ -326,10 +651,69 @@ def _copy_all(
         urls[url] = server.create_database(f"rehearsal_{number}")
         there = Database(urls[url], own.schema)
         here = own if url == own.url else own.elsewhere(url)
+        if restored is not None:
+            here = Database(restored, own.schema)
         if url == own.url:
             migrate(there.url, own.schema)
-        _Copy(here, there, sources, folder, options, taken, say).make(with_own=url == own.url)
+        of_jobs = whole if url == own.url else _Whole()
+        copy = _Copy(here, there, sources, folder, options, taken, say, of_jobs)
+        copy.make(with_own=url == own.url)
     return urls
+
+
+_EXTENSION = re.compile(r'extension "([^"]+)" is not available')
+_ERROR = re.compile(r"error: |ERROR: ")
+
+
+def _restore(path: Path, server: EmbeddedPostgres, taken: Taken, say: Callable[[str], None]) -> str:
+    """Restore a dump into a database of its own; its URL.
+
+    Raises:
+        CannotRehearse: It is no dump, or rows of a table of it could not be restored.
+    """
+    url = server.create_database("rehearsal_dump")
+    say(f"restoring the dump {path}")
+    plain = path.is_file() and path.read_bytes()[:5] != b"PGDMP"
+    if plain:
+        command = ["psql", "--no-psqlrc", "--quiet", "--output=/dev/null", f"--file={path}", url]
+    else:
+        command = [
+            "pg_restore", "--no-owner", "--no-privileges", "--no-subscriptions",
+            "--no-publications", f"--dbname={url}", str(path),
+        ]  # fmt: skip
+    done = subprocess.run(
+        [str(server.program(command[0])), *command[1:]],
+        env=clean_environment(os.environ),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    errors = [line for line in done.stderr.splitlines() if _ERROR.search(line)]
+    lost = [line for line in errors if "COPY failed" in line or "invalid input" in line]
+    with psycopg.connect(url) as connection:
+        tables = one(connection.execute(_TABLES_THERE.encode()))[0]
+    if lost or not tables or (done.returncode and not errors):
+        said = (lost or errors or done.stderr.splitlines() or ["no table is in it"])[0]
+        raise CannotRehearse(
+            f"The dump {path} could not be restored: {said}. Take one by pg_dump, whole, of a "
+            "version that is not newer than this machine's. Nothing was changed."
+        )
+    missing = sorted({it[1] for line in errors if (it := _EXTENSION.search(line))})
+    taken.missing = [f"extension {name}" for name in missing]
+    others = len(errors) - sum(bool(_EXTENSION.search(line)) for line in errors)
+    if missing:
+        say(f"this server lacks the extensions {', '.join(missing)}: what needs them is not there")
+    if others:
+        taken.missing.append(f"{others} statements, the first: {errors[0]}")
+        say(f"{others} statements of the dump failed, for instance: {errors[0]}")
+    return url
+
+
+_TABLES_THERE = """
+SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
 
 
 class _Copy:
@@ -344,8 +728,10 @@ class _Copy:
         options: Options,
         taken: Taken,
         say: Callable[[str], None],
+        whole: _Whole,
     ) -> None:
         self._here = here
+        self._whole = whole
         self._there = replace(there, connect_timeout=here.connect_timeout)
         self._sources = sources
         self._folder = folder
@@ -365,6 +751,10 @@ class _Copy:
                 # What the role may not see must fail, and never look like a row that is not there.
                 cursor.execute("SET LOCAL row_security = off")
                 cursor.execute("SET LOCAL search_path = ''")
+                if with_own and self._options.dump is None:
+                    self._taken.database = server_state(cursor).identity
+                    at = one(cursor.execute(b"SELECT now()"))[0].astimezone(timezone.utc)
+                    self._taken.at = f"{at:%Y-%m-%dT%H:%M:%SZ}"
                 relations = self._define(cursor, there)
                 wanted = self._wanted(there, relations)
                 if with_own:
@@ -372,7 +762,28 @@ class _Copy:
                 self._say_sizes(cursor, wanted, relations)
                 for name, columns in wanted.items():
                     self._rows(cursor, there, name, columns)
+                self._keys(
+                    cursor,
+                    there,
+                    [it for it in wanted if it in relations
+                     and set(wanted[it]) == set(relations[it].columns)],
+                )  # fmt: skip
             there.execute("ANALYZE")
+
+    def _keys(
+        self,
+        cursor: psycopg.Cursor[Any],
+        there: Connection,
+        whole: Sequence[tuple[str, str]],
+    ) -> None:
+        """Make primary, unique and foreign keys of tables whose rows came whole."""
+        names = [sql.Identifier(*name).as_string(cursor) for name in whole]
+        for table, what, definition in cursor.execute(_KEYS.encode(), {"tables": names}).fetchall():
+            try:
+                there.execute(definition.encode())
+            except psycopg.Error as error:
+                lacks = f"{what} of {table} ({error.diag.message_primary})"
+                self._taken.missing.append(lacks)
 
     def _define(
         self, cursor: psycopg.Cursor[Any], there: Connection
@@ -419,6 +830,9 @@ class _Copy:
                     if name in relations:
                         known = [column for column in columns if column is not None]
                         wanted.setdefault(name, set()).update(known or relations[name].columns)
+        for name in self._of_jobs(there):
+            if name in relations:
+                wanted[name] = set(relations[name].columns)
         if self._options.all_tables:
             for name, it in relations.items():
                 if it.readable:
@@ -427,6 +841,15 @@ class _Copy:
             str(it) for name, it in relations.items() if it.readable and name not in wanted
         ]
         return {name: sorted(columns) for name, columns in wanted.items()}
+
+    def _of_jobs(self, there: Connection) -> Iterator[tuple[str, str]]:
+        """The tables that the other jobs work on."""
+        for label, query in self._whole.queries.items():
+            yield from (name for name, _ in self._reads(there, label, query))
+        for written in self._whole.tables:
+            row = there.execute(_NAMED.encode(), (written,)).fetchone()
+            if row is not None:
+                yield row[0], row[1]
 
     def _reads(
         self, there: Connection, source: str, query: str
@@ -619,8 +1042,13 @@ def _run_there(
             env=environment,
         ) as process,
     ):
-        for line in _lines(process):
-            say(line)
+        try:
+            for line in _lines(process):
+                say(line)
+        except BaseException:
+            # Ctrl-C too: what it works on is removed next.
+            process.kill()
+            raise
     if process.returncode != 0:
         last = "\n".join(log.read_text().splitlines()[-5:])
         raise CannotRehearse(
@@ -640,5 +1068,8 @@ def _with_time(found: dict[str, Any], taken: Taken) -> dict[str, Any]:
     """Add how long the live run would take on the real bucket, by what was measured there."""
     requests: dict[str, int] = found.get("requests", {})
     others = sum(count for name, count in requests.items() if not name.startswith("List"))
+    if taken.listing_seconds is None:
+        # Nothing was asked of the bucket, so nobody knows how fast it answers.
+        return {**found, "estimated_seconds": None}
     seconds = taken.listing_seconds + others * taken.seconds_a_request
     return {**found, "estimated_seconds": round(seconds, 1)}

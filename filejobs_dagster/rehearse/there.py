@@ -7,6 +7,7 @@ this process reaches anything but its own store, and the database is a socket in
 from __future__ import annotations
 
 import copy
+import io
 import json
 import logging
 import os
@@ -14,8 +15,9 @@ import random
 import re
 import sys
 import uuid
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -37,6 +39,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     NAMED_ELSEWHERE,
     UNKNOWN_SHAPE,
 )
+from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED, Override
 from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
@@ -50,6 +53,8 @@ from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from filejobs_dagster.jobs.run_history.settings import History
     from filejobs_dagster.ledger.outcome import Outcome
@@ -120,15 +125,18 @@ class Trial:
         """Where the copy's tables are."""
         return Database.of(self.settings.database)
 
-    def run(self, mode: Mode) -> Outcome:
-        """Run the job, as every door runs it."""
+    def run(self, mode: Mode, job: str = JOB) -> Outcome:
+        """Run a job, as every door runs it."""
         client = make_client(self.bucket)
         with closing(client):
             if mode == "live":
                 self._adopt(client)
             client.meta.events.register("before-send.s3", self._count)
-            collector = BY_NAME[JOB]
-            request = collector.request.model_construct(**dict(self.settings.jobs[JOB]))
+            collector = BY_NAME[job]
+            said = dict(self.settings.jobs[job])
+            if "override" in collector.request.model_fields:
+                said["override"] = Override(breakers=(UNREHEARSED,), reason="this is the rehearsal")
+            request = collector.request.model_construct(**said)
             # The sweep never asks what Dagster keeps of runs.
             has = Resources(self.settings, client, cast("History", None))
 
@@ -138,7 +146,7 @@ class Trial:
             identity = RunIdentity(
                 run_id=str(uuid.uuid4()),
                 installation=INSTALLATION,
-                job=JOB,
+                job=job,
                 mode=mode,
                 trigger=Trigger("cli"),
                 holder="filejobs rehearse",
@@ -179,6 +187,87 @@ def _store() -> Any:
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
 
+class _Shared(io.BytesIO):
+    """No bytes; an object that is deleted does not close what the others read."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Bucketful:
+    """A bucket of the store, filled with objects that have nothing but key, size and time.
+
+    The store itself makes each with parts of its own, and sorts all of them for every page that is
+    listed: a million would take some gigabytes, and hours.
+    """
+
+    def __init__(self, name: str, things: Mapping[str, Thing]) -> None:
+        """Make the bucket, with these objects."""
+        self._store = store = _store()
+        store.create_bucket(name, "us-east-1")
+        self._keys = keys = store.buckets[name].keys
+        like = store.put_object(name, "like", b"")
+        etag = like.etag
+        like._value_buffer = _Shared()  # noqa: SLF001 (the store has no door for this)
+        for key, thing in things.items():
+            made = copy.copy(like)
+            made.name = key
+            made.last_modified = thing.modified.replace(tzinfo=None)
+            made.contentsize = thing.size
+            made._etag = etag  # noqa: SLF001
+            keys.setlist(key, [made])
+        del keys["like"]
+        self._sorted = sorted(things)
+        self._lists, self._puts = store.list_objects_v2, store.put_object
+        self._name = name
+
+    def __enter__(self) -> Self:
+        """Let pages of this bucket be found instead of sorted."""
+        self._store.list_objects_v2, self._store.put_object = self._list, self._put
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the store as it was, without the bucket."""
+        self._store.list_objects_v2, self._store.put_object = self._lists, self._puts
+        self._keys.clear()
+        self._store.delete_bucket(self._name)
+
+    def _put(self, bucket_name: str, key_name: str, *said: Any, **more: Any) -> Any:
+        made = self._puts(bucket_name, key_name, *said, **more)
+        if bucket_name == self._name:
+            place = bisect_left(self._sorted, key_name)
+            if self._sorted[place : place + 1] != [key_name]:
+                self._sorted.insert(place, key_name)
+        return made
+
+    def _list(
+        self,
+        bucket: Any,
+        prefix: str | None,
+        delimiter: str | None,
+        continuation_token: str | None,
+        start_after: str | None,
+        max_keys: int,
+    ) -> Any:
+        if bucket.name != self._name or delimiter:
+            return self._lists(bucket, prefix, delimiter, continuation_token, start_after, max_keys)
+        after = start_after
+        if continuation_token:
+            after = self._store._pagination_tokens.get(continuation_token)  # noqa: SLF001
+        place = bisect_left(self._sorted, prefix or "")
+        if after:
+            place = max(place, bisect_right(self._sorted, after))
+        found: list[Any] = []
+        while place < len(self._sorted) and len(found) <= max_keys:
+            key = self._sorted[place]
+            if prefix and not key.startswith(prefix):
+                break
+            if key in self._keys:
+                found.append(self._keys[key])
+            place += 1
+        return self._store._truncate_result(found, max_keys)  # noqa: SLF001
+
+
 class Rehearsal:
     """All trials over one copy."""
 
@@ -190,7 +279,16 @@ class Rehearsal:
         self._tables: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
         self._random = random.Random(0)  # noqa: S311 (names, no secrets)
         self._trials = 0
+        self._filled = ExitStack()
         self._server = os.environ[f"{URL}_0"]
+
+    def __enter__(self) -> Self:
+        """Begin without a bucket."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Empty the store."""
+        self._filled.close()
 
     # The trials ---------------------------------------------------------------------------------
 
@@ -221,14 +319,9 @@ class Rehearsal:
                     sql.Identifier(name), sql.Identifier("rehearsal_0")
                 )
             )
-        store = _store()
-        store.buckets.pop(before, None)
-        store.create_bucket(name, "us-east-1")
+        self._filled.close()
         things = {**self._objects, **(more or {})}
-        for key, thing in things.items():
-            made = store.put_object(name, key, b"")
-            made.last_modified = thing.modified.replace(tzinfo=None)
-            made.contentsize = thing.size
+        self._filled.enter_context(Bucketful(name, things))
         return Trial(settings, set(things))
 
     def play(self) -> dict[str, Any]:
@@ -243,11 +336,7 @@ class Rehearsal:
         gone = sorted(trial.gone())
         detail = runs[-1][1].detail if runs[-1][1].ok else runs[0][1].detail
         return {
-            "runs": [
-                {"mode": mode, "ok": it.ok, "error": it.error, "scanned": it.scanned,
-                 "acted": it.acted}
-                for mode, it in runs
-            ],
+            "runs": [_as_run(mode, it) for mode, it in runs],
             "gone": {
                 "objects": len(gone),
                 "bytes": sum(self._objects[key].size for key in gone),
@@ -259,6 +348,68 @@ class Rehearsal:
             "by_age": detail.get("by_age", []),
             "requests": dict(trial.requests),
         }  # fmt: skip
+
+    # The other jobs ----------------------------------------------------------------------------
+
+    def others(self, say: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Each other job that takes rows and bytes, by itself on a fresh copy: dry, then live."""
+        sections = json.loads((self._folder / "others.json").read_text())
+        return [self._other(name, section, say) for name, section in sections.items()]
+
+    def _other(
+        self, job: str, section: Mapping[str, Any], say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        say(f"the job {job}: dry, live")
+        document = copy.deepcopy(self._document)
+        document["jobs"][job] = dict(section)
+        tables = section.get("tables", [])
+        own = not tables and not section.get("source")
+        due, young = (f"{self._anywhere()}rehearsal-{uuid.uuid4().hex}" for _ in range(2))
+        now = datetime.now(timezone.utc)
+        trial = self.trial(document, {key: Thing(1, now - OLD) for key in (due, young)})
+        planted = own and _plant_files(trial.database, job, due, young)
+        before = self._count_rows(trial.database)
+        outcomes = [trial.run("dry", job)]
+        trial.requests.clear()
+        outcomes.append(trial.run("live", job))
+        after = self._count_rows(trial.database)
+        gone = trial.gone()
+        kept = trial.keys - gone
+        mine = gone & self._objects.keys()
+        error = outcomes[-1].error
+        return {
+            "job": job,
+            "runs": [_as_run(mode, it) for mode, it in zip(_MODES, outcomes, strict=True)],
+            "objects": len(mine),
+            "bytes": sum(self._objects[key].size for key in mine),
+            "rows": {
+                table: n - after[table] - (planted and table.endswith(".file"))
+                for table, n in before.items()
+                if n != after[table]
+            },
+            "sample": [display_key(key) for key in sorted(mine)[:SAMPLE]],
+            "requests": dict(trial.requests),
+            "canaries": [
+                _canary(f"row of {job} that is due", due, "goes", held=due in gone, error=error),
+                _canary(f"row of {job} that is not", young, "stays", held=young in kept,
+                        error=None),
+            ] if planted else [],
+        }  # fmt: skip
+
+    def _anywhere(self) -> str:
+        """A prefix that is owned, and that nothing protects."""
+        entry = next(iter(self._document["buckets"]))
+        bucket = load_settings(self._write("anywhere", self._document)).buckets[entry]
+        return next(iter(bucket.owned_prefixes), "")
+
+    def _count_rows(self, database: Database) -> dict[str, int]:
+        found = {}
+        with closing(database.connect("count")) as connection:
+            for table in self._tables:
+                name = sql.Identifier(*table.split(".", 1))
+                row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(name)).fetchone()
+                found[table] = int(row[0]) if row else 0
+        return found
 
     def _by_age(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         now = datetime.now(timezone.utc)
@@ -460,15 +611,32 @@ class Rehearsal:
             if new is None:
                 continue
             key = Transforms.of(source.transforms).apply(new.encode("utf-8", "surrogateescape"))
-            for table, columns in self._tables.items():
-                for column in columns:
-                    plant = _Row(table, columns, column, text, new, source)
-                    if plant(database, keep=False):
-                        planted[source.name] = plant
-                        yield source.name, key.decode("utf-8", "surrogateescape"), True
-                        return
+            for table, column in self._holding(database, text):
+                plant = _Row(table, self._tables[table], column, text, new, source)
+                if plant(database, keep=False):
+                    planted[source.name] = plant
+                    yield source.name, key.decode("utf-8", "surrogateescape"), True
+                    return
         if there:
             yield source.name, there[0][1], False
+
+    def _holding(self, database: Database, text: str) -> Iterator[tuple[str, str]]:
+        """Where that stands, by table and column."""
+        with closing(database.connect("plant")) as connection:
+            for table, columns in self._tables.items():
+                there = sql.SQL(", ").join(
+                    sql.SQL("bool_or({}::text = {})").format(sql.Identifier(it), sql.Literal(text))
+                    for it in columns
+                )
+                name = sql.Identifier(*table.split(".", 1))
+                row = connection.execute(
+                    sql.SQL("SELECT {} FROM {}").format(there, name)
+                ).fetchone()
+                yield from (
+                    (table, column)
+                    for column, holds in zip(columns, row or (), strict=True)
+                    if holds
+                )
 
 
 @dataclass(frozen=True)
@@ -511,6 +679,37 @@ class _Row:
                 # A column of another type, or one that is made of others.
                 return False
         return found
+
+
+# What is due, and what is not, in the project's own table: by the job that takes it.
+_FILES = {
+    "upload_reservations": """
+        INSERT INTO file (state, storage_key, upload_expires_at)
+        VALUES ('pending', %(due)s, now() - interval '400 days'),
+               ('pending', %(young)s, now() + interval '1 day')
+    """,
+    "deleted_files": """
+        INSERT INTO file (state, storage_key, deleted_at)
+        VALUES ('deleted', %(due)s, now() - interval '4000 days'), ('deleted', %(young)s, now())
+    """,
+}
+
+
+def _plant_files(database: Database, job: str, due: str, young: str) -> bool:
+    """Plant a row that the job must take, and one that it must not; whether they are there."""
+    with (
+        closing(database.connect("plant")) as connection,
+        database.transaction(connection) as cursor,
+    ):
+        cursor.execute(_FILES[job].encode(), {"due": due, "young": young})
+        return cursor.rowcount == len((due, young))
+
+
+def _as_run(mode: Mode, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "mode": mode, "ok": outcome.ok, "error": outcome.error, "scanned": outcome.scanned,
+        "acted": outcome.acted,
+    }  # fmt: skip
 
 
 def _below(prefix: str) -> str:
@@ -638,13 +837,14 @@ def main() -> None:
     _LOG.propagate = False
     with EmbeddedS3.start() as store:
         refuse_others(store.endpoint_url)
-        rehearsal = Rehearsal(folder, store.endpoint_url)
-        say("the job as it is: dry, a day later, live")
-        found = rehearsal.play()
-        say("with planted files")
-        found["canaries"], found["unplanted"] = rehearsal.canaries()
-        wanted = json.loads(sys.argv[2])
-        found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
+        with Rehearsal(folder, store.endpoint_url) as rehearsal:
+            say("the job as it is: dry, a day later, live")
+            found = rehearsal.play()
+            say("with planted files")
+            found["canaries"], found["unplanted"] = rehearsal.canaries()
+            found["others"] = rehearsal.others(say)
+            wanted = json.loads(sys.argv[2])
+            found["mutations"] = [] if wanted is None else rehearsal.mutations(wanted, say)
     (folder / "report.json").write_text(json.dumps(found))
 
 

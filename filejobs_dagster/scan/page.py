@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PlotsMissing",
+    "card",
+    "document",
     "headline",
     "how",
+    "lines",
     "missing_lines",
     "require_plots",
     "share",
     "size_of",
+    "table",
     "unsure_lines",
     "uploads_in_words",
     "write_page",
@@ -193,15 +197,8 @@ def page(found: Scan) -> str:
             f"{found.sampled:,} pages of the listing were looked at, here and there: all amounts "
             "are of these objects, and not of the bucket."
         )
-    return _PAGE.substitute(
-        title=escape(f"What is in {found.bucket}"),
-        where=escape(
-            f"{found.bucket}{f' below {found.prefix}' if found.prefix else ''} at "
-            f"{found.endpoint_url or 'AWS'}, compared with the database {found.database}"
-        ),
-        when=f"{found.at:%d %B %Y, %H:%M} UTC",
-        notes="".join(f'<p class="note">{escape(note)}</p>' for note in notes),
-        cards="".join(map(_card, cards)),
+    body = _BODY.substitute(
+        cards="".join(map(card, cards)),
         legend="".join(
             f'<li><i style="background:{COLOURS[what]}"></i><b>{what}</b> {MEANINGS[what]}</li>'
             for what in CLASSES
@@ -217,19 +214,47 @@ def page(found: Scan) -> str:
         uploads=escape(uploads_in_words(found.uploads) if found.uploads else "They were not seen."),
         sources=_sources(found.sources),
         shapes=_shapes(found),
-        missing=_lines(missing_lines(found), "No row names an object that is missing."),
-        unsure=_lines(unsure_lines(found), "Nothing is unsure."),
-        unseen=_lines([f"{it.what}: {it.why}" for it in found.unseen], "Nothing."),
-        sample=_lines(found.unreferenced_sample, "None."),
+        missing=lines(missing_lines(found), "No row names an object that is missing."),
+        unsure=lines(unsure_lines(found), "Nothing is unsure."),
+        unseen=lines([f"{it.what}: {it.why}" for it in found.unseen], "Nothing."),
+        sample=lines(found.unreferenced_sample, "None."),
         cost=escape(
             f"The scan took {found.seconds:,.0f} seconds, and read about "
             f"{size_of(found.read_bytes)} of the database in {found.read_seconds:,.0f} seconds. It "
             "wrote nothing."
         ),
     )
+    return document(
+        f"What is in {found.bucket}",
+        f"{found.bucket}{f' below {found.prefix}' if found.prefix else ''} at "
+        f"{found.endpoint_url or 'AWS'}, compared with the database {found.database}",
+        f"{found.at:%d %B %Y, %H:%M} UTC",
+        notes,
+        body,
+    )
 
 
-def _card(said: tuple[str, str, str, str]) -> str:
+def document(title: str, where: str, when: str, notes: Iterable[str], body: str) -> str:
+    """A page as a document of HTML.
+
+    Args:
+        title: Its title, as text, and so the next three.
+        where: What it is about.
+        when: Of which moment.
+        notes: What must be read first.
+        body: Cards, sections and a footer, as HTML.
+    """
+    return _DOCUMENT.substitute(
+        title=escape(title),
+        where=escape(where),
+        when=escape(when),
+        notes="".join(f'<p class="note">{escape(note)}</p>' for note in notes),
+        body=body,
+    )
+
+
+def card(said: tuple[str, str, str, str]) -> str:
+    """A number: its title, itself, what stands below, its colour or nothing."""
     title, number, below, colour = said
     return (
         f'<div class="card" style="border-color:{colour or "#555"}"><span>{escape(title)}</span>'
@@ -237,15 +262,18 @@ def _card(said: tuple[str, str, str, str]) -> str:
     )
 
 
-def _lines(lines: Sequence[str], otherwise: str) -> str:
-    if not lines:
+def lines(said: Sequence[str], otherwise: str) -> str:
+    """Lines of text as a list, and other words where there are none."""
+    if not said:
         return f"<p>{otherwise}</p>"
-    more = len(lines) - MOST_LINES
-    shown = [*lines[:MOST_LINES], *([f"and {more:,} more"] if more > 0 else [])]
+    more = len(said) - MOST_LINES
+    shown = [*said[:MOST_LINES], *([f"and {more:,} more"] if more > 0 else [])]
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in shown)}</ul>"
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: range) -> str:
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: range) -> str:
+    """Rows of text as a table; the columns whose places are in `numbers` are numbers."""
+
     def cells(tag: str, texts: Sequence[str]) -> str:
         return "".join(
             f"<{tag}{' class=n' if place in numbers else ''}>{escape(text)}</{tag}>"
@@ -272,7 +300,7 @@ def _sources(sources: Sequence[Source]) -> str:
     if not rows:
         return "<p>No column of this database was found to name an object of this bucket.</p>"
     headings = ("Column", "Objects", "Size", "Missing", "How", "For instance")
-    return _table(headings, rows, range(1, 4))
+    return table(headings, rows, range(1, 4))
 
 
 def _shapes(found: Scan) -> str:
@@ -288,7 +316,7 @@ def _shapes(found: Scan) -> str:
     ]
     if not rows:
         return "<p>No objects were found to be made from others.</p>"
-    return _table(("For instance", "Objects", "Size", "Made from", "Unsure"), rows, range(1, 4))
+    return table(("For instance", "Objects", "Size", "Made from", "Unsure"), rows, range(1, 4))
 
 
 # Plots ------------------------------------------------------------------------------------------
@@ -394,7 +422,27 @@ def _short(label: str) -> str:
     return label if len(label) <= MOST_LINES else f"{label[: MOST_LINES - 1]}…"
 
 
-_PAGE = Template("""<!doctype html>
+_BODY = Template("""<div class="cards">$cards</div>
+<section><h2>The whole</h2>$whole<ul class="legend">$legend</ul></section>
+<section><h2>Where the bytes are</h2><p>By the first folders of the keys; an asterisk stands for
+ids and numbers.</p>$prefixes</section>
+<section><h2>How old it is</h2><p>By the last change of each object. What is younger than two days
+may be an upload that is still being made.</p>$ages</section>
+<section><h2>How it grew</h2><p>What is there today, added up by the month of its last change.
+</p>$months</section>
+<section><h2>Half-sent uploads</h2><p>Multipart uploads that were begun and never completed: they
+cost as objects do, and no listing of objects shows them.</p>$uploads</section>
+<section><h2>Which columns name objects</h2>$sources</section>
+<section><h2>Objects made from others</h2>$shapes</section>
+<section><h2>Rows whose object is missing</h2>$missing</section>
+<section><h2>What is unsure, and why</h2>$unsure</section>
+<section><h2>Unreferenced, for instance</h2>$sample</section>
+<section><h2>What was not looked at</h2>$unseen</section>
+<footer>$cost This page is no list to delete by: what is written while a bucket is scanned, and what
+stands above under <i>not looked at</i>, may name more.</footer>
+""")
+
+_DOCUMENT = Template("""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -426,7 +474,9 @@ svg text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; border-bottom: 2px solid #dfe2e6; color: #555; }
 th, td { padding: 5px 12px 5px 0; vertical-align: top; overflow-wrap: anywhere; }
-td:first-child { min-width: 230px; } .n { min-width: 70px; }
+td:first-child { min-width: 230px; } td:last-child { min-width: 120px; } .n { min-width: 70px; }
+.alarm { border-left: 6px solid #c4472b; background: #fdecea; }
+.alarm h2 { color: #a32a12; }
 td { border-bottom: 1px solid #eef0f2; } .n { text-align: right; white-space: nowrap; }
 ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; } li { margin: 2px 0; }
 footer { color: #555; margin-top: 20px; font-size: 13.5px; }
@@ -435,24 +485,6 @@ footer { color: #555; margin-top: 20px; font-size: 13.5px; }
 <main>
 <header><h1>$title</h1><p>$where</p><p>$when</p></header>
 $notes
-<div class="cards">$cards</div>
-<section><h2>The whole</h2>$whole<ul class="legend">$legend</ul></section>
-<section><h2>Where the bytes are</h2><p>By the first folders of the keys; an asterisk stands for
-ids and numbers.</p>$prefixes</section>
-<section><h2>How old it is</h2><p>By the last change of each object. What is younger than two days
-may be an upload that is still being made.</p>$ages</section>
-<section><h2>How it grew</h2><p>What is there today, added up by the month of its last change.
-</p>$months</section>
-<section><h2>Half-sent uploads</h2><p>Multipart uploads that were begun and never completed: they
-cost as objects do, and no listing of objects shows them.</p>$uploads</section>
-<section><h2>Which columns name objects</h2>$sources</section>
-<section><h2>Objects made from others</h2>$shapes</section>
-<section><h2>Rows whose object is missing</h2>$missing</section>
-<section><h2>What is unsure, and why</h2>$unsure</section>
-<section><h2>Unreferenced, for instance</h2>$sample</section>
-<section><h2>What was not looked at</h2>$unseen</section>
-<footer>$cost This page is no list to delete by: what is written while a bucket is scanned, and what
-stands above under <i>not looked at</i>, may name more.</footer>
-</main>
+$body</main>
 </html>
 """)

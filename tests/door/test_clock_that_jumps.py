@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pytest
 from filejobs_dagster.door import door
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.deleted_files import collection
+from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED
 from filejobs_dagster.postgres.migrate import migrate
 from tests.door.faketime import ServerWithClock, server_with_clock
 from tests.installation import Installation, make_installation
@@ -107,13 +108,18 @@ class Case:
     make: Callable[[Installation], Callable[[], bool]]
     runs: tuple[int, ...] = (AHEAD,)
     """Days ahead of the runs without the guard that it takes to lose it."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """What those runs say beside."""
 
 
 CASES = {
     "deleted_files": Case({"restore_window": "30d"}, deleted_two_seconds_ago),
     "upload_reservations": Case({}, reserved_for_a_day),
     "storage_orphans": Case(
-        {"breakers": {"max_orphan_fraction": 1}}, written_just_now, (AHEAD, AHEAD + 1)
+        {"breakers": {"max_orphan_fraction": 1}},
+        written_just_now,
+        (AHEAD, AHEAD + 1),
+        {"override": {"breakers": [UNREHEARSED], "reason": "a test of something else"}},
     ),
     "upload_cleanup": Case({}, retained_for_a_day),
     "multipart_uploads": Case({"idle_for": "48h"}, sent_a_part_just_now),
@@ -162,7 +168,7 @@ def test_control_without_the_guard_it_is_lost(
     for days in CASES[job].runs:
         assert is_there()
         clock.jump(days)
-        result = world.run(job, dry_run=False)
+        result = world.run(job, dry_run=False, **CASES[job].config)
         assert result.success, failure_of(result)
     assert not is_there()
 

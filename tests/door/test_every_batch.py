@@ -19,7 +19,11 @@ from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.jobs.run_history.settings import OldRun
-from filejobs_dagster.jobs.storage_orphans.settings import BreakersSettings
+from filejobs_dagster.jobs.storage_orphans.settings import (
+    UNREHEARSED,
+    BreakersSettings,
+    Override,
+)
 from filejobs_dagster.ledger.outcome import Outcome, Trigger
 from filejobs_dagster.ledger.progress import GivenUp, RunIdentity
 from filejobs_dagster.postgres.connect import database_now
@@ -87,6 +91,7 @@ class World:
         settings.buckets["uploads"] = uploads.model_copy(update={"min_age": timedelta(0)})
         now_due: dict[str, Any] = {"idle_for": timedelta(0), "confirm_after": timedelta(0)}
         now_due["breakers"] = BreakersSettings(max_orphan_fraction=1)
+        now_due["override"] = Override(breakers=(UNREHEARSED,), reason="a test of something else")
         request = collector.request.model_construct(**dict(settings.jobs[job]) | now_due)
         has = Resources(settings, installation.client, self.history)
 

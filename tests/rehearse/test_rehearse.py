@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
+import io
 import json
 import subprocess
 import sys
+import uuid
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
 
 import pytest
 import yaml
@@ -15,19 +22,30 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 from filejobs_dagster.cli.main import app
-from filejobs_dagster.rehearse import taking
+from filejobs_dagster.door.door import Door
+from filejobs_dagster.door.guards import GUARDS, Sources
+from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
+from filejobs_dagster.jobs.storage_orphans.classification import classify
+from filejobs_dagster.jobs.storage_orphans.review import escape_key
+from filejobs_dagster.references.check import ReferenceCheck
+from filejobs_dagster.rehearse import taking, there
+from filejobs_dagster.rehearse.page import page
 from filejobs_dagster.rehearse.taking import CannotRehearse, Options, derived_settings, rehearse
 from filejobs_dagster.settings import known_secrets
-from tests.applications.test_applications import Application, application
+from tests.applications.test_applications import ALL, Application, application, exactly
 from tests.installation import Installation, make_installation
+from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
+from tests.jobs.storage_orphans.test_sweep_named import Careless
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
+    from filejobs_dagster.embedded import EmbeddedPostgres
     from filejobs_dagster.embedded.s3 import EmbeddedS3
+    from filejobs_dagster.settings import Settings
 
 __all__ = ["application"]
 
@@ -65,6 +83,8 @@ def recorded(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     """The methods of all requests that reach the operator's store, whoever sends them."""
     monkeypatch.setattr(recorder, "_location", str(file))
     sent: list[str] = []
+    # Where nothing is sent the recorder makes none.
+    file.touch()
     recorder.start_recording()
     try:
         yield sent
@@ -158,20 +178,261 @@ def test_a_bucket_that_is_too_large_for_the_store_is_refused_and_never_taken_in_
         rehearse(application.settings(), Options(most_objects=3), lambda _: None)
 
 
+def rows_of(application: Application) -> list[tuple[str, str, str]]:
+    """The listing of its bucket: keys as an inventory encodes them, sizes, times."""
+    return [
+        (quote_plus(it["Key"]), str(it["Size"]), it["LastModified"].isoformat())
+        for it in application.client.list_objects_v2(Bucket=application.bucket)["Contents"]
+    ]
+
+
+def inventory(folder: Path, bucket: str, rows: list[tuple[str, str, str]]) -> Path:
+    """An S3 Inventory with versions, in two files; its manifest."""
+    (folder / "data").mkdir()
+    place = folder / "2026-11-29T01-00Z"
+    place.mkdir()
+    files = []
+    older = [(rows[0][0], "77", "2020-01-01T00:00:00.000Z")]
+    for number, (some, latest) in enumerate([(rows, "true"), (older, "false")]):
+        text = io.StringIO()
+        csv.writer(text, quoting=csv.QUOTE_ALL).writerows(
+            (bucket, key, "v1", latest, "false", size, at) for key, size, at in some
+        )
+        packed = gzip.compress(text.getvalue().encode())
+        (folder / "data" / f"{number}.csv.gz").write_bytes(packed)
+        digest = hashlib.md5(packed, usedforsecurity=False).hexdigest()
+        files.append({"key": f"inv/data/{number}.csv.gz", "size": 1, "MD5checksum": digest})
+    manifest = place / "manifest.json"
+    said = {
+        "sourceBucket": bucket,
+        "fileFormat": "CSV",
+        "fileSchema": "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate",
+        "files": files,
+    }
+    manifest.write_text(json.dumps(said))
+    digest = hashlib.md5(manifest.read_bytes(), usedforsecurity=False).hexdigest()
+    (place / "manifest.checksum").write_text(digest)
+    return manifest
+
+
+def offline(application: Application) -> Settings:
+    """Settings by which nobody answers."""
+    nowhere = "postgresql://nobody@127.0.0.1:9/nothing"
+    return application.settings({**application.environment, "FILEJOBS_DATABASE_URL": nowhere})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ["rails"], indirect=True)
+@pytest.mark.parametrize("form", ["custom", "plain"])
+def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run_in(
+    application: Application,
+    postgres_server: EmbeddedPostgres,
+    form: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application.document["installation"] = "test"
+    dump = tmp_path / "app.dump"
+    command = [str(postgres_server.program("pg_dump")), f"--format={form}", f"--file={dump}"]
+    subprocess.run([*command, application.database_url], check=True)
+    listing = inventory(tmp_path, application.bucket, rows_of(application))
+    with recorded(tmp_path / "requests", monkeypatch) as sent:
+        found = rehearse(
+            offline(application),
+            Options(dump=dump, listing=listing, all_tables=True, mutations=False),
+            lambda _: None,
+        )
+    assert not sent
+    assert [it["ok"] for it in found["runs"]] == [True, True]
+    assert found["not_rehearsed"] == []
+    (other,) = found["others"]
+    assert other["job"] == "upload_reservations"
+    assert [it["ok"] for it in other["runs"]] == [True, True], other
+    assert other["objects"] == len(application.dead("reservations"))
+    assert other["rows"]["public.active_storage_blobs"] >= other["objects"]
+    assert found["estimated_seconds"] is None
+    assert found["gone"]["objects"] == 6
+    # The real ones, by the same rules.
+    sweeper = application.sweeper()
+    sweeper.asks = True
+    assert application.sweep(sweeper, mode="dry").ok
+    assert "--rehearsed HASH" in (application.sweep(sweeper).error or "")
+    live = application.sweep(sweeper, rehearsed=found["hash"])
+    assert live.ok, live.error
+    assert live.acted == 6
+    assert not application.live - application.keys()
+
+
+def damaged(manifest: Path) -> Path:
+    (manifest.parent.parent / "data" / "1.csv.gz").write_bytes(gzip.compress(b""))
+    return manifest
+
+
+def lacking(manifest: Path) -> Path:
+    (manifest.parent.parent / "data" / "1.csv.gz").unlink()
+    return manifest
+
+
+def of_another(manifest: Path) -> Path:
+    said = {**json.loads(manifest.read_text()), "sourceBucket": "other"}
+    manifest.write_text(json.dumps(said))
+    digest = hashlib.md5(manifest.read_bytes(), usedforsecurity=False).hexdigest()
+    manifest.with_name("manifest.checksum").write_text(digest)
+    return manifest
+
+
+def edited(manifest: Path) -> Path:
+    manifest.write_text(manifest.read_text() + " ")
+    return manifest
+
+
+def as_csv(text: str) -> Callable[[Path], Path]:
+    def write(manifest: Path) -> Path:
+        path = manifest.with_name("listing.csv")
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("application", ["mlflow"], indirect=True)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (damaged, "is not what the manifest says"),
+        (lacking, "which the manifest names, is not there"),
+        (of_another, "is of the bucket other"),
+        (edited, "is not what manifest.checksum beside it says"),
+        (as_csv("key,bytes\n"), "must name the columns key"),
+        (as_csv("key,size,last_modified\na,1,2026-01-01\n"), "has no time zone"),
+        (as_csv("key,size,last_modified\na,x,2026-01-01T00:00Z\n"), "Row 1 of"),
+    ],
+    ids=lambda it: getattr(it, "__name__", "")[:20],
+)
+def test_a_listing_that_is_not_whole_or_not_of_this_bucket_is_refused(
+    application: Application, tmp_path: Path, change: Callable[[Path], Path], words: str
+) -> None:
+    listing = change(inventory(tmp_path, application.bucket, rows_of(application)))
+    with pytest.raises(CannotRehearse, match=words):
+        rehearse(offline(application), Options(listing=listing), lambda _: None)
+
+
+ODD = ("files/a+b c", "files/two\nlines", "files/\U0001f600", f"files/{'x' * 1018}", "other/a")
+
+
+@pytest.mark.parametrize("application", ["mlflow"], indirect=True)
+@pytest.mark.parametrize("escaped", [True, False])
+def test_odd_keys_of_a_csv_come_as_they_are(
+    application: Application, tmp_path: Path, *, escaped: bool
+) -> None:
+    path = tmp_path / "listing.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["size", "key_percent_encoded" if escaped else "key", "last_modified"])
+        for key in ODD:
+            rows.writerow([5, escape_key(key.encode()) if escaped else key, "2026-01-01T00:00:00Z"])
+    bucket = application.settings().buckets["uploads"].model_copy(update={"owns": ["files/"]})
+    taken = taking.Taken()
+    taking._read_listing(path, bucket, tmp_path, Options(), taken, lambda _: None)
+    found = [key for key, _ in there._read_listing(tmp_path / "listing.jsonl")]
+    assert found == list(ODD[:-1])
+    assert (taken.objects, taken.object_bytes) == (4, 20)
+
+
+def here(
+    folder: Path, endpoint: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Play in this process, where guards can be taken out."""
+
+    def play(_: Path, urls: dict[str, str], *__: Any) -> dict[str, Any]:
+        for number, url in enumerate(urls.values()):
+            monkeypatch.setenv(f"{taking.URL}_{number}", url)
+        for name in (taking.ACCESS_KEY, taking.SECRET_KEY):
+            monkeypatch.setenv(name, "rehearsal")
+        with there.Rehearsal(_, endpoint) as played:
+            return {**report(), "mutations": played.mutations(rules, lambda _: None)}
+
+    return play
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ["django"], indirect=True)
+def test_without_the_guard_that_refuses_a_forgotten_prepend_nothing_would_have_stopped_it(
+    application: Application,
+    s3_server: EmbeddedS3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = "prepend of manuals"
+    play = here(tmp_path, s3_server.endpoint_url, (rule,), monkeypatch)
+    monkeypatch.setattr(taking, "_run_there", play)
+    (guarded,) = rehearse(application.settings(), Options(), lambda _: None)["mutations"]
+    assert guarded["stopped_by"].startswith("Source 'manuals' names keys of which none lies in")
+    assert (guarded["would_have_gone"], guarded["gone"]) == (9, 0)
+    # CONTROL: no source is measured, no name is searched, no near match is kept, nothing trips.
+    fewer = [guard for guard in GUARDS if not isinstance(guard, Sources)]
+    monkeypatch.setattr(there, "Door", lambda *said: Door(*said, guards=fewer))
+    monkeypatch.setattr(sweeping, "Elsewhere", Careless)
+    monkeypatch.setattr(sys.modules[classify.__module__], "ambiguous", lambda *_: iter(()))
+    monkeypatch.setattr(ReferenceCheck, "judged", exactly)
+    application.document["jobs"]["storage_orphans"]["breakers"] = NEVER_TRIPS.model_dump(
+        exclude_none=True
+    )
+    found = rehearse(application.settings(), Options(), lambda _: None)
+    (unguarded,) = found["mutations"]
+    assert (unguarded["gone"], unguarded["stopped_by"]) == (9, "")
+    assert "NOTHING would have stopped it" in page({**found, **about()})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ALL, indirect=True)
+def test_each_application_is_rehearsed_and_every_rule_that_it_would_lose_files_by_is_stopped(
+    application: Application, tmp_path: Path
+) -> None:
+    found = rehearse(application.settings(), Options(all_tables=True), lambda _: None)
+    # For whoever wants to look at one.
+    (tmp_path / "report.html").write_text(page(found))
+    (tmp_path / "report.json").write_text(json.dumps(found))
+    assert [it["ok"] for it in found["runs"]] == [True, True], found["runs"]
+    assert all(it["held"] for it in found["canaries"]), found["canaries"]
+    assert found["hash"].startswith(found["fingerprint"])
+    lost = [it for it in found["mutations"] if it["gone"] and it["kind"] != "protection"]
+    assert not lost, lost
+    assert any(it["would_have_gone"] for it in found["mutations"])
+
+
+def about() -> dict[str, Any]:
+    """What the beginning and the end of a report say."""
+    return {
+        "installation": "test",
+        "bucket": "uploads",
+        "endpoint": "AWS",
+        "fingerprint": "0" * 16,
+        "not_rehearsed": ["deleted_files"],
+        "hash": None,
+    }
+
+
 def report(**changes: Any) -> dict[str, Any]:
     """A report as `rehearse` returns it."""
     return {
-        "taken": {"tables": {}, "left": ["public.other"]},
+        **about(),
+        "taken": {
+            "tables": {}, "left": ["public.other"], "missing": ["extension vector"], "at": "today",
+            "objects": 3, "object_bytes": 15, "table_bytes": 0,
+        },
+        "by_age": [],
         "runs": [{"mode": "live", "ok": True, "error": None, "scanned": 3, "acted": 1}],
         "gone": {"objects": 1, "bytes": 5, "by_age": [], "sample": ["files/dead"]},
         "by_prefix": [],
         "requests": {"HeadObject": 2},
         "estimated_seconds": 1.5,
         "canaries": [],
+        "others": [],
         "unplanted": ["below private/"],
         "mutations": [],
         **changes,
-    }
+    }  # fmt: skip
 
 
 def test_the_process_of_a_rehearsal_reaches_no_other_server_than_its_own_store(
@@ -214,11 +475,135 @@ def test_what_nothing_stopped_stands_first_and_only_a_planted_file_decides_the_e
     found = report(mutations=[UNSTOPPED, RULE], canaries=[{**CANARY, "held": held}])
     monkeypatch.setattr(taking, "rehearse", lambda *_: found)
     path = installation.write()
-    said = CliRunner(env=installation.environment).invoke(app, ["--config", str(path), "rehearse"])
+    html = installation.folder / "report.html"
+    said = CliRunner(env=installation.environment).invoke(
+        app, ["--config", str(path), "rehearse", "--html", str(html)]
+    )
     assert said.exit_code == exit_code, said.output
     assert said.stdout.startswith("Nothing would have stopped it")
     assert "strip_base of photos: 9 of 9 objects gone" in said.stdout
     assert "prepend of manuals: 9 would go; Source 'manuals' names keys" in said.stdout
     assert ("DID NOT" in said.stdout) is not held
     assert "below private/: nothing could be planted" in said.stdout
-    assert "Not copied: 1 tables" in said.stdout
+    for words in ("the job deleted_files", "1 tables, of which nothing", "extension vector"):
+        assert words in said.stdout
+    text = html.read_text()
+    assert text.index("Nothing would have stopped it") < text.index("Each rule left out in turn")
+    assert ("Planted files that did not fare" in text) is not held
+    assert "<script" not in text
+    assert "src=" not in text
+
+
+def test_the_store_of_a_rehearsal_lists_and_deletes_as_the_store_itself_does(
+    s3_client: S3Client,
+) -> None:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    keys = [f"{part}/{n}" for part in ("a", "b", "\u00e9", "\U0001f600") for n in range(30)]
+    name = f"bucketful-{uuid.uuid4().hex}"
+
+    def pages() -> list[list[tuple[str, int, str]]]:
+        return [
+            [(it["Key"], it["Size"], it["ETag"]) for it in page.get("Contents", [])]
+            for prefix in ("", "b/", "b/1", "c", "\u00e9/")
+            for after in ("", "a/29", "b/15", "zz")
+            for page in s3_client.get_paginator("list_objects_v2").paginate(
+                Bucket=name, Prefix=prefix, StartAfter=after, PaginationConfig={"PageSize": 7}
+            )
+        ]
+
+    def compare(filled: there.Bucketful) -> list[list[tuple[str, int, str]]]:
+        quick = pages()
+        store = there._store()
+        store.list_objects_v2 = filled._lists
+        assert quick == pages()
+        store.list_objects_v2 = filled._list
+        return quick
+
+    with there.Bucketful(name, {key: there.Thing(5, at) for key in keys}) as filled:
+        before = compare(filled)
+        s3_client.put_object(Bucket=name, Key="b/new", Body=b"x")
+        s3_client.delete_objects(
+            Bucket=name, Delete={"Objects": [{"Key": key} for key in ("a/3", "b/1", "b/7")]}
+        )
+        s3_client.delete_object(Bucket=name, Key="a/4")
+        assert s3_client.head_object(Bucket=name, Key="b/8")["ContentLength"] == 5
+        # CONTROL: they are other pages by now.
+        assert compare(filled) != before
+
+
+OF_THEIR_OWN = """
+CREATE TYPE public.kind AS ENUM ('photo', 'other');
+CREATE DOMAIN public.object_name AS text CHECK (value <> '');
+CREATE TABLE public.media (
+    id int PRIMARY KEY,
+    kind public.kind NOT NULL,
+    name public.object_name NOT NULL,
+    key text GENERATED ALWAYS AS ('files/' || name::text) STORED
+) PARTITION BY RANGE (id);
+CREATE TABLE public.media_1 PARTITION OF public.media FOR VALUES FROM (0) TO (1000);
+CREATE VIEW public.photos AS SELECT key, kind FROM public.media WHERE kind = 'photo';
+CREATE TABLE public.documents (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    storage_key text NOT NULL UNIQUE,
+    status text NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+INSERT INTO public.documents (storage_key, status, expires_at) VALUES
+    ('files/doc-due', 'reserved', now() - interval '1 day'),
+    ('files/doc-young', 'reserved', now() + interval '1 day'),
+    ('files/doc-done', 'done', now() - interval '1 day');
+INSERT INTO file (state, storage_key, deleted_at) VALUES
+    ('deleted', 'files/deleted', now() - interval '40 days'),
+    ('deleted', 'files/restorable', now() - interval '4 days'),
+    ('ready', 'files/ready', NULL);
+"""
+
+
+@pytest.mark.thorough
+def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_other_jobs(
+    installation: Installation, tmp_path: Path
+) -> None:
+    installation.execute(OF_THEIR_OWN)
+    for number, key in enumerate(ODD[:-1]):
+        installation.execute(
+            "INSERT INTO public.media (id, kind, name) VALUES (%s, 'photo', %s)",
+            (number, key.removeprefix("files/")),
+        )
+    installation.document["buckets"]["uploads"] |= {
+        "sources": [{"name": "photos", "sql": "select key from public.photos"}],
+        "min_age": "24h",
+    }
+    table = {"name": "documents", "table": "public.documents", "key": "storage_key",
+             "due": "expires_at", "after": "0s", "where": "status = 'reserved'"}  # fmt: skip
+    installation.document["jobs"] = {
+        "storage_orphans": {"by_hand": True, "breakers": NEVER_TRIPS.model_dump(exclude_none=True)},
+        "upload_reservations": {"by_hand": True, "tables": [table]},
+        "deleted_files": {"by_hand": True, "restore_window": "30d"},
+        "multipart_uploads": {"by_hand": True, "idle_for": "48h"},
+    }
+    named = ("doc-due", "doc-young", "doc-done", "deleted", "restorable", "ready", "orphan")
+    listing = tmp_path / "listing.csv"
+    with listing.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["key", "size", "last_modified"])
+        for key in (*ODD[:-1], *(f"files/{it}" for it in named)):
+            rows.writerow([key, 7, "2026-01-01T00:00:00Z"])
+    lines: list[str] = []
+    options = Options(listing=listing, mutations=False)
+    found = rehearse(installation.settings(), options, lines.append)
+    assert [it["ok"] for it in found["runs"]] == [True, True], found["runs"]
+    assert found["gone"]["sample"] == ["files/orphan"]
+    assert found["taken"]["tables"]["public.photos"] == ["key"]
+    assert found["taken"]["missing"] == []
+    assert any(line.startswith("public.documents: ") for line in lines)
+    documents, files = sorted(found["others"], key=lambda it: it["job"], reverse=True)
+    assert [it["ok"] for it in documents["runs"]] == [True, True], documents
+    assert documents["rows"] == {"public.documents": 1}
+    assert documents["sample"] == ["files/doc-due"]
+    assert [it["ok"] for it in files["runs"]] == [True, True], files
+    assert files["sample"] == ["files/deleted"]
+    assert [it["held"] for it in files["canaries"]] == [True, True], files
+    assert found["not_rehearsed"] == ["multipart_uploads"]
+    assert all(it["held"] for it in found["canaries"]), found["canaries"]
+    # CONTROL: here nothing of it went.
+    assert installation.value("SELECT count(*) FROM public.documents") == 3

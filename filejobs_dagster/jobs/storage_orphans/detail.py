@@ -203,6 +203,10 @@ FIELDS: Mapping[str, str] = {
     ),
     "breakers": "every breaker with its number, its limit and its verdict",
     "override": "which breakers were passed over, and why",
+    "let_in": (
+        "of the first live run that could delete by these sources and rules: by what it was let "
+        "in, a rehearsal's hash, a reviewed list, or a word with its reason"
+    ),
     "report": "where the list stands",
     "marks; marks_cleared": "who keeps the marks, when not this run; how many were forgotten",
     "waiting; waiting_bytes; waiting_until": (

@@ -61,8 +61,13 @@ class Judge:
         self._books = books
         self._marks = marks
 
-    def judge(self, made: Pass, numbers: Numbers) -> None:
+    def judge(self, made: Pass, numbers: Numbers, unrehearsed: Reading | None = None) -> None:
         """Read every breaker, and say every number, before anything is marked.
+
+        Args:
+            made: The pass.
+            numbers: Of it.
+            unrehearsed: That this run has passed over something before its pass.
 
         Raises:
             JobFailed: One of them trips and is not overridden.
@@ -83,7 +88,9 @@ class Judge:
             self._books.stopped = "breakers: " + ", ".join(one.name for one in blocking)
             self._books.commit()
             raise JobFailed(self._blocked(blocking))
-        passed_over = [reading for reading in readings if reading.overridden]
+        passed_over = [
+            reading for reading in (*readings, unrehearsed) if reading and reading.overridden
+        ]
         if passed_over:
             self._note_override(passed_over)
 

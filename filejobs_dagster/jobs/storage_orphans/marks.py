@@ -252,6 +252,18 @@ class Marks:
             cursor.execute(statements.PASSED_BEFORE, self._values)
             return bool(one(cursor)[0])
 
+    def let_in_before(self, bucket: str) -> bool:
+        """Whether a live run by these sources and rules has been let in to delete.
+
+        Args:
+            bucket: Its name on the server.
+        """
+        identity = self._context.identity
+        of = {"job": identity.job, "installation": identity.installation, "name": bucket}
+        with self._reading() as cursor:
+            cursor.execute(statements.LET_IN_BEFORE, {**self._values, **of})
+            return bool(one(cursor)[0])
+
     def mark(self, orphans: Sequence[Orphan], at: datetime) -> None:
         """Note that these objects were seen without a reference, each row within a moment."""
         for start in range(0, len(orphans), MOST_IN_A_STATEMENT):

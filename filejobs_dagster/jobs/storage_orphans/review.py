@@ -1,8 +1,10 @@
-"""A reviewed list: which of today's orphans a person has agreed to."""
+"""What a person has agreed to: a reviewed list of today's orphans, or a rehearsal of the rules."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import re
 import struct
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from filejobs_dagster.jobs.storage_orphans.classification import Orphan
+    from filejobs_dagster.settings.storage import BucketSettings
     from filejobs_dagster.streams import Scratch
 
 # Keys as the list of a run writes them: plain text that survives editors and spreadsheets.
@@ -428,24 +431,127 @@ def _refuse_foreign(heading: Heading, expected: Expectation) -> None:
                 f"The reviewed list is of the {what} {listed!r}, and this is {here!r}. Nothing was "
                 "done."
             )
-    age = expected.now - heading.written_at
+    _refuse_outdated(
+        "The reviewed list", heading.written_at, heading.fingerprint, expected,
+        taken="Take the file that the run wrote", again="Let a dry run write a new one",
+    )  # fmt: skip
+
+
+def _refuse_outdated(
+    what: str, made_at: datetime, rules: str, expected: Expectation, *, taken: str, again: str
+) -> None:
+    """Refuse what was made by other rules, or at another time, than a run may go by.
+
+    Args:
+        what: A list or a rehearsal.
+        made_at: When it was made, as it says.
+        rules: The fingerprint that it names.
+        expected: What is here.
+        taken: What to do where it says what cannot be.
+        again: How to make another.
+
+    Raises:
+        JobFailed: It is so.
+    """
+    age = expected.now - made_at
     if age < -MOST_APART:
         raise JobFailed(
-            f"The reviewed list says that it was written at {heading.written_at:%Y-%m-%d %H:%M} "
-            "UTC, which is not yet: its heading was changed. Take the file that the run wrote. "
-            "Nothing was done."
+            f"{what} says that it was made at {made_at:%Y-%m-%d %H:%M} UTC, which is not yet: it "
+            f"was changed, or made where the clock is wrong. {taken}. Nothing was done."
         )
     if age > OLDEST_LIST:
         raise JobFailed(
-            f"The reviewed list was written at {heading.written_at:%Y-%m-%d %H:%M} UTC, more than "
-            f"{format_duration(OLDEST_LIST)} ago. Let a dry run write a new one. Nothing was done."
+            f"{what} was made at {made_at:%Y-%m-%d %H:%M} UTC, more than "
+            f"{format_duration(OLDEST_LIST)} ago. {again}. Nothing was done."
         )
-    if heading.fingerprint != expected.fingerprint:
+    if rules != expected.fingerprint:
         raise JobFailed(
-            "Sources or rules in filejobs.yaml have changed since the reviewed list was written "
-            f"(fingerprint {heading.fingerprint}, now {expected.fingerprint}): what it says was "
-            "judged by others. Let a dry run write a new one. Nothing was done."
+            f"Sources or rules in filejobs.yaml have changed since {what[0].lower()}{what[1:]} was "
+            f"made (fingerprint {rules}, now {expected.fingerprint}): what it says was judged by "
+            f"others. {again}. Nothing was done."
         )
+
+
+# The hash of a rehearsal: one line that is copied from the machine on which somebody rehearsed to
+# wherever the run begins. It proves nothing against somebody who lies; it tells mistakes.
+
+_HASH = re.compile(
+    r"(?P<rules>[0-9a-f]{16})-(?P<at>\d{8}T\d{6}Z)-(?P<objects>\d+)-(?P<digest>[0-9a-f]{16})"
+)
+_STAMP = "%Y%m%dT%H%M%SZ"
+OF_A_DUMP = "a dump"
+"""Stands for the database's identity where the rows came from a dump, which has none."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A rehearsal that went as it must.
+
+    Attributes:
+        rules: The fingerprint of the sources and rules that were rehearsed.
+        ended_at: When, to the second.
+        objects: How many objects went there.
+    """
+
+    rules: str
+    ended_at: datetime
+    objects: int
+
+    def as_hash(self, place: Expectation, database: str, bucket: BucketSettings) -> str:
+        """The line that a run is given.
+
+        Args:
+            place: Installation, bucket and server.
+            database: The identity of the database whose rows were copied, or `OF_A_DUMP`.
+            bucket: Whose settings beyond the fingerprint count, too.
+        """
+        stamp = f"{self.ended_at.astimezone(timezone.utc):{_STAMP}}"
+        said = f"{self.rules}-{stamp}-{self.objects}"
+        elsewhere = bucket.named_elsewhere.model_dump(mode="json", exclude={"databases"})
+        beside = [
+            said, place.installation, place.bucket, place.endpoint, database,
+            bucket.min_age.total_seconds(), elsewhere,
+        ]  # fmt: skip
+        digest = hashlib.sha256(json.dumps(beside, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{said}-{digest}"
+
+    @classmethod
+    def of(
+        cls, text: str, expected: Expectation, database: str, bucket: BucketSettings
+    ) -> Rehearsed:
+        """Read a hash, as a run is given it.
+
+        Args:
+            text: The hash.
+            expected: Of here and today.
+            database: The identity of the database that the run works on.
+            bucket: The settings of today.
+
+        Raises:
+            JobFailed: It is none, or not one of these rules, this place and these days.
+        """
+        again = "Run filejobs rehearse again"
+        parts = _HASH.fullmatch(text)
+        if parts is None:
+            raise JobFailed(
+                f"{text!r} is not the hash of a rehearsal. Copy the whole line that filejobs "
+                "rehearse prints last; it is printed only when every run and every planted file "
+                "went as it must. Nothing was done."
+            )
+        at = datetime.strptime(parts["at"], _STAMP).replace(tzinfo=timezone.utc)
+        made = cls(parts["rules"], at, int(parts["objects"]))
+        _refuse_outdated(
+            "The rehearsal", at, made.rules, expected, taken="Correct the clock", again=again
+        )
+        if text not in {made.as_hash(expected, it, bucket) for it in (database, OF_A_DUMP)}:
+            raise JobFailed(
+                "The hash of the rehearsal fits the sources and rules, and not the rest: another "
+                "installation, bucket, server or database was rehearsed, min_age or "
+                f"named_elsewhere was changed since, or the line was not copied whole. {again}, "
+                f"for {expected.installation} and the bucket {expected.bucket} at "
+                f"{expected.endpoint}. Nothing was done."
+            )
+        return made
 
 
 def _row(line: Line) -> _Row:

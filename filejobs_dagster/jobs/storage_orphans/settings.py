@@ -26,7 +26,13 @@ from filejobs_dagster.settings.values import Duration, Folder, Fraction, Prefix,
 JOB = "storage_orphans"
 
 OLDEST_LIST = timedelta(days=14)
-"""A reviewed list older than this says nothing about today."""
+"""A reviewed list, or a rehearsal, older than this says nothing about today."""
+
+UNREHEARSED = "unrehearsed"
+"""As an override writes it: rules that were neither rehearsed nor looked at as a list."""
+
+OVERRIDABLE = (*BREAKERS, UNREHEARSED)
+"""What one run may pass over, with a reason."""
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
@@ -239,7 +245,8 @@ class Override(Section):
         tuple[str, ...],
         Run(
             "Names of breakers whose numbers are right although they trip: "
-            f"{', '.join(BREAKERS)}. The bucket's marker cannot be passed over.",
+            f"{', '.join(BREAKERS)}; or {UNREHEARSED}, for rules that go live for the first time "
+            "and were neither rehearsed nor reviewed. The bucket's marker cannot be passed over.",
             safer="either",
         ),
     ] = ()
@@ -261,6 +268,15 @@ class StorageOrphansRun(OneRun, StorageOrphansSettings):
             "A list that an earlier run wrote and a person has reviewed: a path on the machine "
             "that runs this, or s3://BUCKET/KEY. Only what it says to remove, and what this run "
             "finds to be an orphan too, may go. Empty: everything that is due.",
+            safer="either",
+        ),
+    ] = ""
+    rehearsed: Annotated[
+        str,
+        Run(
+            "The hash of a rehearsal, as `filejobs rehearse` prints it. The first live run by "
+            "changed sources or rules asks for it, and removes no more than went there. Empty: "
+            "none.",
             safer="either",
         ),
     ] = ""

@@ -365,6 +365,22 @@ SELECT EXISTS (SELECT
                   AND run_id <> %(run_id)s)
 """
 
+# Live runs that could delete by these rules: a first pass could not, and one that was refused has
+# neither ended well nor been let in.
+LET_IN_BEFORE = """
+SELECT EXISTS (SELECT
+                 FROM (SELECT job, installation, mode, outcome, detail FROM job_run
+                        UNION ALL
+                       SELECT job, installation, mode, outcome, detail FROM job_progress) AS run
+                WHERE job = %(job)s
+                  AND installation = %(installation)s
+                  AND mode = 'live'
+                  AND detail ->> 'bucket' = %(name)s
+                  AND detail ->> 'fingerprint' = %(fingerprint)s
+                  AND (detail ? 'let_in'
+                       OR (outcome = 'ok' AND detail ->> 'first_pass' = 'false')))
+"""
+
 # By the records of the job: those that know no quarantine have deleted at once.
 DELETED_AT_ONCE = """
 SELECT EXISTS (SELECT

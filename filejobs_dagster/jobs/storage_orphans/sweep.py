@@ -10,7 +10,7 @@ from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.adoption_target import AWS
 from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
 from filejobs_dagster.jobs.setbacks import Setbacks
-from filejobs_dagster.jobs.storage_orphans.breakers import BREAKERS
+from filejobs_dagster.jobs.storage_orphans.breakers import Reading
 from filejobs_dagster.jobs.storage_orphans.classification.records import ORPHAN, Rules
 from filejobs_dagster.jobs.storage_orphans.detail import detail_of
 from filejobs_dagster.jobs.storage_orphans.expiring import Copies, cost, in_force, in_short
@@ -25,7 +25,13 @@ from filejobs_dagster.jobs.storage_orphans.outcome import (
     write_report,
 )
 from filejobs_dagster.jobs.storage_orphans.removal import Drain, Means, note_unsettled, recover
-from filejobs_dagster.jobs.storage_orphans.review import Expectation, Heading, ReviewedList
+from filejobs_dagster.jobs.storage_orphans.review import (
+    Expectation,
+    Heading,
+    Rehearsed,
+    ReviewedList,
+)
+from filejobs_dagster.jobs.storage_orphans.settings import JOB, OVERRIDABLE, UNREHEARSED
 from filejobs_dagster.jobs.storage_orphans.supply import (
     AllThatIsDue,
     NotNamedElsewhere,
@@ -36,6 +42,7 @@ from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
+from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.transforms import Rewrites
 from filejobs_dagster.run_context import JobFailed
@@ -95,7 +102,12 @@ class Sweep:
             raise JobFailed(f"{error} Nothing more was deleted.") from error
 
     def _within(self, scratch: Scratch, now: datetime) -> Outcome:
-        reviewed = self._reviewed(scratch, now)
+        expected = self._expected(now)
+        reviewed = self._reviewed(scratch, expected)
+        rehearsed = self._rehearsed(expected)
+        # Asked once: what another run marks meanwhile was not there when this one was let in.
+        first = not self._marks.passed_before()
+        unrehearsed = None if first else self._be_let_in(reviewed, rehearsed)
         elsewhere = Elsewhere(
             self._context.database,
             self._storage.bucket,
@@ -132,10 +144,9 @@ class Sweep:
         )
         copies.recall(made.found)
         numbers = numbers_of(made, next(iter(elsewhere.found.by_column()), None))
-        first = not self._marks.passed_before()
         self._books.facts["first_pass"] = first
         judge = Judge(self._context, self._request, self._storage, self._books, self._marks)
-        judge.judge(made, numbers)
+        judge.judge(made, numbers, unrehearsed)
         marked = self._mark(made, numbers)
         if reviewed is not None:
             reviewed.agree(made.found.orphans())
@@ -167,11 +178,12 @@ class Sweep:
 
     def _refuse_unknown_override(self) -> None:
         override = self._request.override
-        unknown = [name for name in override.breakers if name not in BREAKERS]
+        unknown = [name for name in override.breakers if name not in OVERRIDABLE]
         if unknown:
             raise JobFailed(
                 f"override names {', '.join(unknown)}, which is no breaker. Breakers: "
-                f"{', '.join(BREAKERS)}. The bucket's marker is not one of them. Nothing was done."
+                f"{', '.join(OVERRIDABLE)}. The bucket's marker is not one of them. Nothing was "
+                "done."
             )
         if override.breakers and not override.reason.strip():
             raise JobFailed(
@@ -197,19 +209,86 @@ class Sweep:
             return None
         return BYTES_ON_DISK * (earlier.objects + sum(earlier.keys_by_source.values()))
 
-    def _reviewed(self, scratch: Scratch, now: datetime) -> ReviewedList | None:
-        """Read the reviewed list, if there is one; such a run does not cover everything."""
-        where = self._request.reviewed
-        if not where:
-            return None
+    def _expected(self, now: datetime) -> Expectation:
+        """Whose list, or rehearsal, it must be that this run goes by."""
         bucket = self._storage.bucket
-        expected = Expectation(
+        return Expectation(
             self._context.identity.installation,
             bucket.bucket,
             bucket.endpoint_url or AWS,
             self._fingerprint,
             now,
         )
+
+    def _rehearsed(self, expected: Expectation) -> Rehearsed | None:
+        """Read the hash of a rehearsal, if there is one."""
+        said = self._request.rehearsed.strip()
+        if not said:
+            return None
+        with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
+            database = server_state(cursor).identity
+        return Rehearsed.of(said, expected, database, self._storage.bucket)
+
+    def _be_let_in(
+        self, reviewed: ReviewedList | None, rehearsed: Rehearsed | None
+    ) -> Reading | None:
+        """Ask the first live run by rules that are new who has seen what they take.
+
+        Returns:
+            What this run passes over, when it says that nobody has.
+
+        Raises:
+            JobFailed: It says nothing.
+        """
+        name = self._storage.bucket.bucket
+        if self._marks.let_in_before(name):
+            return None
+        if not self._context.live:
+            self._context.log.info(
+                "No live run has gone by these sources and rules yet. The first asks for the hash "
+                "that `filejobs rehearse` prints, or for a reviewed list."
+            )
+            return None
+        reading = None
+        if reviewed is not None:
+            by = {"by": "reviewed list", "run_id": reviewed.heading.run_id}
+        elif rehearsed is not None:
+            by = {"by": "rehearsal", "hash": self._request.rehearsed.strip()}
+            # Whatever has changed since, it does not take more than somebody has seen go.
+            least = min(self._request.limit, rehearsed.objects)
+            self._request = self._request.model_copy(update={"limit": least})
+        elif UNREHEARSED in self._request.override.breakers:
+            by = {"by": "word", "reason": self._request.override.reason}
+            reading = Reading(
+                UNREHEARSED,
+                tripped=True,
+                found="the first live run by these sources and rules, neither rehearsed nor by a "
+                "reviewed list",
+                limit="one of both",
+                advice="",
+                overridden=True,
+            )
+        else:
+            raise JobFailed(
+                "This is the first live run that could delete by these sources and rules, and "
+                "nothing says that anybody has seen what they take. Best, rehearse them: `filejobs "
+                "rehearse` runs them on a copy and prints a hash for `filejobs run "
+                f"{JOB} --live --rehearsed HASH` (in a run's config: rehearsed). Or "
+                "review the list that a dry run writes (report_to), and `filejobs apply FILE "
+                f"--live`. Or say that you want neither: `filejobs run {JOB} --live --override "
+                f"{UNREHEARSED} --why '…'`. After one such run, schedules go on by themselves "
+                "until sources or rules change. Nothing was deleted."
+            )
+        self._books.facts["let_in"] = by
+        self._books.commit_position({"let_in": by})
+        return reading
+
+    def _reviewed(self, scratch: Scratch, expected: Expectation) -> ReviewedList | None:
+        """Read the reviewed list, if there is one; such a run does not cover everything."""
+        where = self._request.reviewed
+        if not where:
+            return None
+        bucket = self._storage.bucket
         with opened_list(where, scratch.folder, self._storage.client, bucket.bucket) as file:
             reviewed = ReviewedList(file, scratch, expected)
         label = f"the reviewed list of run {reviewed.heading.run_id}"
@@ -356,7 +435,7 @@ class Sweep:
     ) -> None:
         """Delete what is confirmed."""
         due, _ = self._marks.tally(confirmed_before)
-        if not due.count:
+        if not due.count or not self._request.limit:
             return
         self._ticker.phase(
             "removing",

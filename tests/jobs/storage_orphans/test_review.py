@@ -6,16 +6,25 @@ import csv
 import io
 import json
 import uuid
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from filejobs_dagster.jobs.storage_orphans import ReportSettings
+from filejobs_dagster.jobs.storage_orphans import Override, ReportSettings
+from filejobs_dagster.jobs.storage_orphans.judging import fingerprint
 from filejobs_dagster.jobs.storage_orphans.outcome import FormerOwners
-from filejobs_dagster.jobs.storage_orphans.review import unescape_key
+from filejobs_dagster.jobs.storage_orphans.review import (
+    OF_A_DUMP,
+    Expectation,
+    Rehearsed,
+    unescape_key,
+)
+from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED
 from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.primary import server_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -259,3 +268,115 @@ def test_a_role_that_may_not_read_the_audit_log_gets_its_list_all_the_same(
     finally:
         connection.execute("DROP OWNED BY blind_to_the_log")
         connection.execute("DROP ROLE blind_to_the_log")
+
+
+def rehearsed(
+    sweep: Sweeper, *, objects: int = 10, ago: timedelta = timedelta(0), **other: Any
+) -> str:
+    """The hash that a rehearsal of the sweeper's rules prints."""
+    bucket, now = sweep.bucket, datetime.now(timezone.utc) - ago
+    with sweep.installation.database.connect("test") as connection, connection.cursor() as cursor:
+        database = server_state(cursor).identity
+    here = Expectation("test", bucket.bucket, bucket.endpoint_url or "", fingerprint(bucket), now)
+    rules = other.pop("rules", here.fingerprint)
+    database = other.pop("database", database)
+    settings = bucket.model_copy(update={"min_age": other.pop("min_age", bucket.min_age)})
+    return Rehearsed(rules, now, objects).as_hash(replace(here, **other), database, settings)
+
+
+def test_rules_that_nobody_rehearsed_or_reviewed_delete_nothing_until_somebody_says_so(
+    sweep: Sweeper,
+) -> None:
+    sweep.asks = True
+    # A first pass deletes nothing, and is asked nothing.
+    sweep.seen_before_there()
+    sweep.put(*ORPHANS)
+    assert sweep("dry").ok
+    refused = sweep()
+    assert refused.error is not None
+    for words in ("filejobs rehearse", "--rehearsed HASH", "filejobs apply FILE --live",
+                  "--override unrehearsed --why"):  # fmt: skip
+        assert words in refused.error
+    # It is asked again, as often as it is refused.
+    assert sweep().error == refused.error
+    assert sweep.installation.keys() >= set(ORPHANS)
+
+    word = sweep(override=Override(breakers=(UNREHEARSED,), reason="a bucket of pictures of tests"))
+    assert word.ok, word.error
+    assert word.acted == len(ORPHANS)
+    assert word.detail["let_in"] == {"by": "word", "reason": "a bucket of pictures of tests"}
+    [event] = sweep.events("storage_orphans.breakers.overridden")
+    assert event["reason"] == "a bucket of pictures of tests"
+    # From now on these rules are known; others are not.
+    assert sweep().ok
+    sweep.installation.document["buckets"]["uploads"]["protect"] = ["files/kept/"]
+    assert sweep("dry").ok
+    assert "--rehearsed HASH" in (sweep().error or "")
+
+
+@pytest.mark.parametrize("database", [None, OF_A_DUMP])
+def test_the_hash_of_a_rehearsal_lets_in_once_and_for_no_more_than_went_there(
+    sweep: Sweeper, database: str | None
+) -> None:
+    sweep.asks = True
+    sweep.seen_before(*ORPHANS)
+    other: dict[str, Any] = {} if database is None else {"database": database}
+    first = sweep(rehearsed=rehearsed(sweep, objects=3, **other))
+    assert first.ok, first.error
+    assert first.acted == 3
+    assert first.detail["let_in"]["by"] == "rehearsal"
+    assert first.detail["stopped_reason"] == "limit"
+    # CONTROL: without a rehearsal's bound, and without any question, the rest goes.
+    second = sweep()
+    assert second.ok, second.error
+    assert second.acted == 1
+    assert "let_in" not in second.detail
+
+
+def test_a_rehearsal_in_which_nothing_went_lets_nothing_go(sweep: Sweeper) -> None:
+    sweep.asks = True
+    sweep.seen_before(*ORPHANS)
+    outcome = sweep(rehearsed=rehearsed(sweep, objects=0))
+    assert outcome.ok, outcome.error
+    assert outcome.acted == 0
+    assert outcome.detail["swept"] is False
+    assert sweep.installation.keys() >= set(ORPHANS)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"rules": "0" * 16}, "have changed since the rehearsal was made (fingerprint 0000"),
+        ({"ago": timedelta(days=15)}, "more than 14d ago"),
+        ({"ago": -timedelta(hours=1)}, "which is not yet"),
+        ({"installation": "other"}, "another installation, bucket, server or database"),
+        ({"bucket": "other"}, "another installation, bucket, server or database"),
+        ({"endpoint": "http://127.0.0.1:9"}, "another installation, bucket, server or database"),
+        ({"database": "another/1"}, "another installation, bucket, server or database"),
+        ({"min_age": timedelta(days=3)}, "min_age or named_elsewhere was changed since"),
+    ],
+    ids=lambda it: next(iter(it)) if isinstance(it, dict) else "",
+)
+def test_the_hash_of_another_rehearsal_is_refused(
+    sweep: Sweeper, other: dict[str, Any], words: str
+) -> None:
+    sweep.asks = True
+    sweep.seen_before("files/a")
+    refused = sweep(rehearsed=rehearsed(sweep, **other))
+    assert words in (refused.error or ""), refused.error
+    assert "files/a" in sweep.installation.keys()  # noqa: SIM118 (no mapping)
+    mistyped = sweep(rehearsed=rehearsed(sweep)[:-1])
+    assert "is not the hash of a rehearsal" in (mistyped.error or "")
+
+
+def test_a_reviewed_list_lets_its_rules_in_as_a_rehearsal_does(
+    sweep: Sweeper, place: ReportSettings
+) -> None:
+    sweep.asks = True
+    path = written_by(sweep, place)
+    edited(path, lambda line: line if line["key"] == "files/a" else None)
+    assert "--rehearsed HASH" in (sweep().error or "")
+    reviewed = sweep(reviewed=str(path))
+    assert reviewed.acted == 1, reviewed.error
+    assert reviewed.detail["let_in"]["by"] == "reviewed list"
+    assert sweep().acted == len(ORPHANS) - 1

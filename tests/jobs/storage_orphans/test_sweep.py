@@ -278,7 +278,7 @@ def test_an_override_passes_over_one_breaker_for_one_run_and_its_reason_is_recor
         assert outcome.ok, outcome.error
     assert outcome.acted == 9
     assert outcome.detail["override"] == {
-        "breakers": ["orphan_fraction"],
+        "breakers": ["orphan_fraction", "unrehearsed"],
         "reason": override.reason,
     }
     [event, _] = sweep.events("storage_orphans.breakers.overridden")
