@@ -275,7 +275,9 @@ def standing_table(standings: Sequence[Standing]) -> Table:
         success = standing.last_success
         table.add_row(
             standing.job,
-            Text(standing.word.upper(), style=COLOUR_OF_WORD[standing.word]),
+            Text(standing.word.upper(), style=COLOUR_OF_WORD[standing.word])
+            if standing.configured
+            else Text("not in the settings", style="dim"),
             standing.mode if standing.configured else "-",
             "never" if success is None else f"{success.finished_at:%Y-%m-%d %H:%M} UTC",
             standing.reason if standing.configured else "",

@@ -559,7 +559,6 @@ def _show_record(settings: Settings, progress: Progress) -> None:
         progress.say(line)
     console.print()
     console.print(record.standing_table(standings_of_all(settings)))
-    progress.say("Jobs without a mode do not stand in the demo's settings, and never ran.")
     console.print()
     for sentence in record.audit_sentences(audit_trail(settings)):
         progress.say(sentence)
