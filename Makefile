@@ -70,8 +70,6 @@ thorough: ready ## Run the long tests: a million rows, drawn schedules, daemons,
 
 # Skipped where Ceph is not installed, unless FILEJOBS_PROMISED_CEPH=1 says that it is.
 conformance: ready ## Delete from real S3 implementations, Ceph and SeaweedFS, and see what is left.
-	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt \
-		--group seaweedfs
 	@$(BIN)/python -m pytest -rs -m conformance tests/conformance $(ARGS)
 
 # Mostly they wait for daemons, so there are more of them at once than processors.
@@ -90,7 +88,7 @@ check: lint test thorough browser conformance ## Do what the continuous integrat
 
 constraints: ready ## Choose the newest versions that fit pyproject.toml, for Python 3.10 to 3.13.
 	@sed -n '/^#/p' constraints.txt > constraints.txt.new
-	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group seaweedfs --universal \
+	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal \
 		--python-version 3.10 --no-emit-index-url --no-header --no-annotate --quiet \
 		>> constraints.txt.new
 	@mv constraints.txt.new constraints.txt

@@ -34,9 +34,11 @@ def demo(
 ) -> None:
     """Show a collector at work, and its record.
 
-    Starts a PostgreSQL and an S3 server of its own, on this machine only, loads thousands of files
-    and expired reservations, and runs upload_reservations through Dagster: dry first, then live
-    while clients complete their uploads. Then it checks that nothing was lost, and prints what
+    Starts a PostgreSQL and an S3 server (SeaweedFS) of its own, on this machine only, loads
+    thousands of files and expired reservations, and runs upload_reservations through Dagster: dry
+    first, then live while clients complete their uploads. It checks that nothing was lost. Then
+    storage_orphans marks what no row names, takes it a day later (the demo's clock is bent for
+    that, and it says how) into quarantine, and one object is restored. At last it prints what
     job_run, the standing of every job and the audit log say. No account, no Docker, no network.
 
     Each call begins anew. The two servers keep running afterwards, so that `filejobs dev` and your

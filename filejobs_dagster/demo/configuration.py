@@ -51,7 +51,7 @@ buckets:
     secret_access_key: {{env: AWS_SECRET_ACCESS_KEY}}
     owns: ["files/"]
     min_age: 48h
-    delete: at_once
+    quarantine: {{keep: 30d}}
 
 # Where copies of the seals go. A folder protects nothing; a real installation has a bucket for it.
 audit:
@@ -65,6 +65,10 @@ jobs:
     batch_size: {batch_size}    # small, so that the demo shows more than one batch
     max_runtime: 10m
     stale_after: 2h
+  storage_orphans:
+    schedule: "0 3 * * *"
+    mode: live
+    stale_after: 26h
 """
 
 WORKSPACE = """\
@@ -85,7 +89,7 @@ ops:
 ENVIRONMENT_HEAD = """\
 # Source this in a shell to work on the demo's data by hand:  . {path}
 # Nothing in it is secret: the database opens to nobody but its owner, through a Unix socket, and
-# the S3 server accepts any credentials, on this machine only.
+# the S3 server to nobody but this machine.
 
 # What was set for real systems is forgotten in this shell.
 for name in $(env | sed -n 's/^\\([A-Z_][A-Z0-9_]*\\)=.*/\\1/p'); do

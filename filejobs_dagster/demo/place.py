@@ -79,6 +79,11 @@ class DemoPlace:
         return self.home / "postgres"
 
     @property
+    def objects(self) -> Path:
+        """SeaweedFS's files."""
+        return self.home / "objects"
+
+    @property
     def servers(self) -> Path:
         """Which process keeps the servers, and their addresses."""
         return self.home / "servers.json"

@@ -24,6 +24,7 @@ from filejobs_dagster.embedded.s3 import S3Endpoint
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.jobs.collecting.detail import HELD, WON_BY_OTHERS
 from filejobs_dagster.ledger.standing import standings
+from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.settings import load_settings
 
@@ -239,7 +240,10 @@ def run_table(rows: Sequence[RunRow]) -> Table:
 
 def run_details(rows: Sequence[RunRow]) -> list[str]:
     """What matters most of the `detail` of each row, a line a run."""
-    return [f"{row.id} ({row.mode}): {highlights(row.mode, row.detail)}" for row in rows]
+    return [
+        f"{row.id} ({row.mode}): {row.detail.get('explained') or highlights(row.mode, row.detail)}"
+        for row in rows
+    ]
 
 
 def highlights(mode: str, detail: Mapping[str, Any]) -> str:
@@ -271,7 +275,9 @@ def standing_table(standings: Sequence[Standing]) -> Table:
         success = standing.last_success
         table.add_row(
             standing.job,
-            Text(standing.word.upper(), style=COLOUR_OF_WORD[standing.word]),
+            Text(standing.word.upper(), style=COLOUR_OF_WORD[standing.word])
+            if standing.configured
+            else Text("not in the settings", style="dim"),
             standing.mode if standing.configured else "-",
             "never" if success is None else f"{success.finished_at:%Y-%m-%d %H:%M} UTC",
             standing.reason if standing.configured else "",
@@ -378,6 +384,33 @@ def verify(servers: Servers, feature: Feature, answers: Answers) -> Checked:
         orphans=len(feature.orphans),
         collected=len(collected),
     )
+
+
+def verify_quarantine(servers: Servers, feature: Feature) -> int:
+    """Look whether every orphan lies in quarantine with its bytes, and everything else is there.
+
+    Returns:
+        How many orphans.
+
+    Raises:
+        DemoFailed: Something is missing, or was moved and must not be.
+    """
+    stored = _stored(servers)
+    copies = {key: size for key, size in stored.items() if key.startswith(QUARANTINE)}
+    wrong = [
+        key
+        for key in feature.orphans
+        if key in stored
+        or feature.objects[key]
+        not in [size for copy, size in copies.items() if copy.startswith(f"{QUARANTINE}{key}~")]
+    ]
+    if wrong or len(copies) != len(feature.orphans):
+        raise _broken("every orphan in quarantine, and nothing else", wrong or sorted(copies))
+    _require(
+        "every file, untouched",
+        (row for row in feature.in_state("ready") if row.storage_key not in stored),
+    )
+    return len(copies)
 
 
 def _states(servers: Servers) -> dict[UUID, str]:

@@ -36,12 +36,14 @@ class Servers:
         database_url: The application's database, with the project's tables.
         dagster_url: Dagster's own database.
         s3_endpoint: The S3 server's address.
+        filer: Where SeaweedFS keeps its objects' dates; None where moto stands in.
     """
 
     keeper: Recorded
     database_url: str
     dagster_url: str
     s3_endpoint: str
+    filer: str | None
 
 
 def find(place: DemoPlace) -> Servers | None:
@@ -54,6 +56,7 @@ def find(place: DemoPlace) -> Servers | None:
         database_url=str(record["database_url"]),
         dagster_url=str(record["dagster_url"]),
         s3_endpoint=str(record["s3_endpoint"]),
+        filer=record["filer"],
     )
     return servers if servers.keeper.process() is not None else None
 

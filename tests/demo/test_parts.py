@@ -208,6 +208,7 @@ def test_the_daemons_noise_is_not_shown_and_an_alarm_is_shown_once(tmp_path: Pat
     head = "2026-11-29 18:13:33 +0000 - dagster.daemon.SensorDaemon - "
     for line in (
         head + "INFO - Checking for new runs",
+        "2026-11-29 18:13:33 +0000 - dagster - WARNING - job_definition.py:289: BetaWarning: beta",
         head + "ERROR - Sensor daemon caught an error for sensor job_freshness",
         alarm,
         alarm,

@@ -416,3 +416,10 @@ SELECT key
                   AND body::jsonb ->> 'bucket' = %(bucket)s
                   AND NOT body::jsonb ? 'quarantine')
 """
+# What an earlier run marked and judged, as if it had done so even earlier: for rehearsals and the
+# demo, on servers of their own. No run sends these.
+SET_BACK = (
+    """UPDATE orphan_candidate
+   SET first_seen_at = first_seen_at - %(by)s, last_seen_at = last_seen_at - %(by)s""",
+    "UPDATE orphan_pass SET at = at - %(by)s",
+)
