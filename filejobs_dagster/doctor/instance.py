@@ -12,6 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+from filejobs_dagster.orchestration.draining import pause_at
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable, one
 from filejobs_dagster.registry import BY_NAME, JOBS
 from filejobs_dagster.settings.cron import busiest_minute
@@ -78,7 +79,12 @@ def _storage(
             "neither shared nor backed up",
         )
         return
-    yield _reached(path, _address(document["storage"], environ))
+    url = _address(document["storage"], environ)
+    found = _reached(path, url)
+    yield found
+    pause = None if url is None or found.verdict != "ok" else pause_at(url)
+    if pause is not None:
+        yield warning(CHECK, f"no run begins: {pause}", "filejobs drain --resume lets it go on")
 
 
 _CAN_WRITE = """
