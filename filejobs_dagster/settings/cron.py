@@ -127,9 +127,9 @@ def busiest_minute(
     starts: dict[datetime, list[str]] = {}
     for name, (expression, zone) in schedules.items():
         begins = after.astimezone(ZoneInfo(zone))
-        over = begins + timedelta(days=7)
-        ticks = CronSim(MACROS.get(expression, expression), begins)
-        for tick in takewhile(lambda tick, over=over: tick < over, ticks):
+        for tick in CronSim(MACROS.get(expression, expression), begins):
+            if tick >= begins + timedelta(days=7):
+                break
             starts.setdefault(tick.astimezone(timezone.utc), []).append(name)
     return max(sorted(starts.items()), key=lambda start: len(start[1]), default=None)
 

@@ -52,6 +52,7 @@ class Deployment:
     dagster_url: str
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     port: int = 0
+    module: str = HURRIED
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ class Deployment:
         process = self.start(
             [
                 str(SCRIPTS / "dagster"), "api", "grpc", "-h", "127.0.0.1", "-p", str(self.port),
-                "-m", HURRIED, "--location-name", "filejobs",
+                "-m", self.module, "--location-name", "filejobs",
             ],
             "code-server.log",
         )  # fmt: skip
@@ -154,7 +155,7 @@ class Deployment:
             except DagsterUserCodeUnreachableError:  # it does not listen yet
                 return False
 
-        wait_until(serving, "the code server serves", 60)
+        wait_until(serving, "the code server serves", 180)
         return process
 
     def workspace(self) -> Path:
@@ -184,7 +185,7 @@ class Deployment:
             except urllib.error.URLError:  # it does not listen yet
                 return False
 
-        wait_until(answers, "the webserver answers", 60)
+        wait_until(answers, "the webserver answers", 180)
         return address
 
     def start_daemon(self) -> subprocess.Popen[bytes]:
