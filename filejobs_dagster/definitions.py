@@ -14,7 +14,7 @@ _looking = gc.isenabled()
 gc.disable()
 try:
     from filejobs_dagster.orchestration.build import build_definitions, end_in_a_sentence
-    from filejobs_dagster.orchestration.storage import heed_sigterm
+    from filejobs_dagster.orchestration.storage import heed_sigterm, outlive_outages
     from filejobs_dagster.settings import read_settings
 finally:
     if _looking:
@@ -22,6 +22,7 @@ finally:
 
 # A code server opens no instance of its own, so it is told here.
 heed_sigterm()
+outlive_outages()
 
 _loaded = read_settings()
 end_in_a_sentence(_loaded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from datetime import timedelta
@@ -44,9 +45,10 @@ def drain(
 
     Holds Dagster's queue, of every installation on this instance: what schedules, sensors,
     backfills, retries and people start meanwhile waits in it. Waits until no run is at work, runs
-    the command, and lets the queue go on, also when the command failed. Without a command the
-    queue stays held until `filejobs drain --resume`. Needs DAGSTER_HOME, and Dagster's own queue
-    as the project's dagster.yaml has it.
+    the command, and lets the queue go on, also when the command failed or this one is stopped.
+    Without a command, or after SIGKILL, the queue stays held until `filejobs drain --resume`;
+    `filejobs status`, the doctor and the sensor job_freshness say so. Needs DAGSTER_HOME, and
+    Dagster's own queue as the project's dagster.yaml has it.
 
     [bold]Examples[/bold]
       filejobs drain -- docker compose up --detach --wait
@@ -87,6 +89,9 @@ def _drain(instance: dg.DagsterInstance, longest: timedelta, command: list[str])
         )
         raise typer.Exit(terminal.FAILED)
     code = terminal.FAILED
+    # Ended by a signal, or with the terminal that it was typed in, it lets go all the same.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         typer.echo(f"From now on {held}.")
         if _wait(instance, longest):

@@ -6,8 +6,10 @@ added and never renamed or removed, and one verdict as monitoring plugins give i
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -49,11 +51,13 @@ from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.outcome import StartedBy
 from filejobs_dagster.ledger.runs import ended_in_words, would_act
 from filejobs_dagster.ledger.standing import Standing, standings
+from filejobs_dagster.orchestration.draining import Pause, pause_at
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable, database_now
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding
 from filejobs_dagster.runbook import of_condition
 from filejobs_dagster.settings import Settings
 from filejobs_dagster.text import roughly, sanitize
+from filejobs_dagster.variables import VariableUnusable, variable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -460,6 +464,7 @@ class View:
         mutes: What nobody is told of at the moment; no exit code knows of it.
         explanation: More than the verdict's one line, for standard error.
         settings: Which settings these are, by their digest, and since when.
+        paused: Who holds Dagster's queue, where that can be asked.
     """
 
     installation: str
@@ -470,6 +475,7 @@ class View:
     mutes: tuple[Mute, ...] = ()
     explanation: str = ""
     settings: SettingsInForce | None = None
+    paused: Pause | None = None
 
 
 def status(
@@ -564,11 +570,23 @@ def _look(invocation: Invocation, thresholds: Mapping[str, timedelta], job: str 
     settings = loaded.settings
     try:
         view = _look_into(settings, thresholds, job, invocation.secrets)
-        return replace(view, settings=SettingsInForce.of(loaded.path, settings))
+        in_force = SettingsInForce.of(loaded.path, settings)
+        return replace(view, settings=in_force, paused=_paused())
     except (psycopg.Error, DatabaseUnavailable, MigrationRefused) as error:
         said = expected_failure(error, invocation.secrets) or type(error).__name__
         reason = f"{said} See {of_condition('database')}"
         return View(settings.installation, Verdict("unknown", reason), explanation=reason)
+
+
+def _paused() -> Pause | None:
+    """Who holds the queue; None also where Dagster's storage is not named here or does not answer.
+
+    Whether it answers is for `filejobs ready`.
+    """
+    with suppress(VariableUnusable, DatabaseUnavailable, psycopg.Error):
+        url = variable("FILEJOBS_DAGSTER_URL", os.environ)
+        return pause_at(url) if url else None
+    return None
 
 
 def _look_into(
@@ -638,5 +656,7 @@ def _print(view: View, output: Format, *, check: bool) -> None:
         print_besides(out, view.besides)
         if view.settings is not None:
             out.print(str(view.settings), style="dim", highlight=False, soft_wrap=True)
+        if view.paused is not None:
+            out.print(Text(view.paused.and_how_to_end_it(), style="magenta"))
         for each in view.mutes:
             out.print(Text(f"MUTED  {each}. To end it sooner: filejobs unmute", style="magenta"))

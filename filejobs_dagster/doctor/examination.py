@@ -25,6 +25,7 @@ from filejobs_dagster.doctor.instance import (
     check_idle,
     check_instance,
     check_jobs,
+    check_minutes,
     check_settings,
     check_software,
 )
@@ -83,7 +84,9 @@ def _installation(
     settings: Settings, secrets: tuple[str, ...], *, probe: bool
 ) -> Iterator[Finding]:
     yield from check_jobs(settings)
-    yield from check_idle(settings, datetime.now(timezone.utc).date())
+    now = datetime.now(timezone.utc)
+    yield from check_minutes(settings, now)
+    yield from check_idle(settings, now.date())
     yield from _each("alerts", lambda: _alerts(settings), secrets)
     database = Database.of(settings.database)
     with _connected(database, secrets) as (connection, refusal):

@@ -12,12 +12,14 @@ import yaml
 from packaging.requirements import Requirement
 
 from filejobs_dagster.doctor.finding import Finding, failed, ok, warning
+from filejobs_dagster.orchestration.draining import pause_at
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable, one
 from filejobs_dagster.registry import BY_NAME, JOBS
+from filejobs_dagster.settings.cron import busiest_minute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     from filejobs_dagster.settings import BucketSettings, Loaded, Settings, SourceSettings
 
@@ -77,7 +79,12 @@ def _storage(
             "neither shared nor backed up",
         )
         return
-    yield _reached(path, _address(document["storage"], environ))
+    url = _address(document["storage"], environ)
+    found = _reached(path, url)
+    yield found
+    pause = None if url is None or found.verdict != "ok" else pause_at(url)
+    if pause is not None:
+        yield warning(CHECK, f"no run begins: {pause}", "filejobs drain --resume lets it go on")
 
 
 _CAN_WRITE = """
@@ -309,6 +316,28 @@ def _twins(sources: Sequence[SourceSettings]) -> Iterator[tuple[int, int]]:
     for index, question in enumerate(asked):
         if question in asked[:index]:
             yield asked.index(question), index
+
+
+AT_ONCE = 4
+"""Runs at once in the project's dagster.yaml; each start takes seconds of a processor."""
+
+
+def check_minutes(settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Look for a minute on which more schedules begin than runs may work at once."""
+    schedules = {
+        name: (job.schedule, job.time_zone)
+        for name, job in settings.jobs.items()
+        if job.schedule is not None
+    }
+    busiest = busiest_minute(schedules, now)
+    if busiest is not None and len(busiest[1]) > AT_ONCE:
+        minute, names = busiest
+        yield warning(
+            "jobs",
+            f"{len(names)} schedules begin at {minute:%a %H:%M} UTC ({', '.join(names)}), and "
+            f"{AT_ONCE} runs work at once: the last one begins minutes late",
+            "give each a minute of its own, such as 3,18,33,48 * * * * instead of */15 * * * *",
+        )
 
 
 def check_jobs(settings: Settings) -> Iterator[Finding]:

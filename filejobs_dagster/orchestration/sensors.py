@@ -441,7 +441,7 @@ def _in_force(loaded: Settings, now: Settings) -> str:
 
 def _held(instance: dg.DagsterInstance) -> str:
     pause = pause_of(instance)
-    return "" if pause is None else f"\nNo run begins: {pause}. `filejobs drain --resume` ends it."
+    return "" if pause is None else f"\n{pause.and_how_to_end_it()}"
 
 
 def _tick(instance: dg.DagsterInstance, settings: Settings, in_force: str) -> dg.SkipReason:

@@ -5,8 +5,10 @@ set. A server must not start without it: its runs would stand where nobody looks
 `dagster dev` in a fresh checkout has no server yet, and no DAGSTER_HOME either.
 """
 
+import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +23,7 @@ from dagster._utils import interrupts
 from dagster_postgres import DagsterPostgresStorage
 
 import filejobs_dagster
+from filejobs_dagster.text import sanitize_exception
 from filejobs_dagster.variables import VariableUnusable, variable
 
 CHECKOUT = Path(filejobs_dagster.__file__).parents[1]
@@ -87,3 +90,48 @@ def _as_dagster_does_and_never_ignored() -> None:
 def _never_ignored() -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+BETWEEN_LOOKS = 5.0
+"""Seconds until a code server that could not write down how a run ended tries again."""
+
+_LOOK = "_check_for_orphaned_runs"
+
+
+def outlive_outages() -> None:
+    """Let a code server go on when Dagster's storage was away while one of its runs ended.
+
+    The thread that looks after ended runs dies of its first error. From then on no run that is
+    killed is ever told to be over, and the server, told to end, refuses runs and waits for that
+    thread for ever, while it answers every look at its health. Here the thread says what it met and
+    looks again; a server that was told to end does so as soon as no run of it is at work.
+    """
+    # Only a code server has loaded this, and it is a third of a second to load.
+    module = sys.modules.get("dagster._grpc.server")
+    if module is None or getattr(module, "filejobs_outlives", False):
+        return
+    api = module.DagsterApiServer
+    look = getattr(api, _LOOK)
+
+    def look_and_go_on(server: Any) -> None:
+        try:
+            look(server)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the thread must not die of it)
+            _go_on(server, error)
+
+    setattr(api, _LOOK, look_and_go_on)
+    module.filejobs_outlives = True  # type: ignore[attr-defined]
+
+
+def _go_on(server: Any, error: Exception) -> None:
+    told_to_end = server._shutdown_once_executions_finish_event  # noqa: SLF001 (Dagster's)
+    if not told_to_end.is_set():
+        said = sanitize_exception(error, limit=500)
+        server._logger.error(  # noqa: SLF001 (one line, and no trace of libraries)
+            "How a run ended could not be written down; tried again in %.0f seconds: %s",
+            BETWEEN_LOOKS,
+            said,
+        )
+        told_to_end.wait(BETWEEN_LOOKS)
+    elif not multiprocessing.active_children():
+        server._server_termination_event.set()  # noqa: SLF001 (Dagster's)

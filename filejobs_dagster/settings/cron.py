@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from filejobs_dagster.settings.problems import kind, mistake, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 MACROS: dict[str, str] = {
     "@hourly": "0 * * * *",
@@ -110,6 +110,28 @@ def _longest(expression: str) -> timedelta | None:
         over = _BEFORE_ALL + timedelta(days=8)
         moments += takewhile(lambda moment: moment < over, CronSim(expression, moments[-1]))
     return max((later - earlier for earlier, later in pairwise(moments)), default=None)
+
+
+def busiest_minute(
+    schedules: Mapping[str, tuple[str, str]], after: datetime
+) -> tuple[datetime, list[str]] | None:
+    """The first minute of a week on which more schedules begin than on any other.
+
+    Args:
+        schedules: By the job's name, its schedule and its zone of the IANA list.
+        after: From when; in any zone.
+
+    Returns:
+        The minute in UTC and the names of the jobs; None without schedules.
+    """
+    starts: dict[datetime, list[str]] = {}
+    for name, (expression, zone) in schedules.items():
+        begins = after.astimezone(ZoneInfo(zone))
+        for tick in CronSim(MACROS.get(expression, expression), begins):
+            if tick >= begins + timedelta(days=7):
+                break
+            starts.setdefault(tick.astimezone(timezone.utc), []).append(name)
+    return max(sorted(starts.items()), key=lambda start: len(start[1]), default=None)
 
 
 def odd_days(expression: str, zone: str, after: datetime, days: int = 366) -> Iterator[str]:

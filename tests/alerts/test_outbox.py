@@ -335,3 +335,19 @@ def test_what_is_long_over_is_forgotten(watch: Watch) -> None:
     watch.tick()
     assert watch.connection.execute("SELECT FROM alert_delivery").fetchall() == []
     assert watch.timing == AT_ONCE
+
+
+def test_what_ended_three_months_ago_is_forgotten_and_what_lasts_is_not(watch: Watch) -> None:
+    watch.fail()
+    watch.tick()
+    watch.let_time_pass(days=200)
+    watch.tick()
+    kept = "SELECT (SELECT count(*) FROM alert_condition) + (SELECT count(*) FROM alert_delivery)"
+    assert watch.connection.execute(kept).fetchall() != [(0,)], "it lasts"
+    watch.write_down(Looked(()))
+    watch.let_time_pass(days=89)
+    watch.write_down(Looked(()))
+    assert watch.connection.execute(kept).fetchall() != [(0,)]
+    watch.let_time_pass(days=2)
+    watch.write_down(Looked(()))
+    assert watch.connection.execute(kept).fetchall() == [(0,)]

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import threading
-from datetime import date
+from datetime import date, datetime, timezone
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,14 @@ from filejobs_dagster.doctor.examination import _not_here, examine
 from filejobs_dagster.doctor.instance import (
     check_idle,
     check_instance,
+    check_minutes,
     check_software,
     library_version_for,
 )
 from filejobs_dagster.doctor.rights import own_rights, statements
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.settings import Settings, load_settings, read_settings
+from filejobs_dagster.settings.cron import busiest_minute
 from tests.docs.pages import CHECKOUT
 
 if TYPE_CHECKING:
@@ -324,6 +327,36 @@ def test_a_line_that_has_no_effect_as_things_stand_is_a_warning(
     [found] = check_idle(patient.settings(), day)
     assert found.verdict == "warning"
     assert found.found.startswith(f"{path} does nothing: ")
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+
+
+def test_more_schedules_on_one_minute_than_runs_at_once_are_a_warning(patient: Patient) -> None:
+    patient.document["jobs"] = {
+        "upload_reservations": {"schedule": "*/15 * * * *"},
+        # By the clock of New York in March, the same minute.
+        "multipart_uploads": {"schedule": "30 10 * * *", "time_zone": "America/New_York"},
+        "upload_cleanup": {"schedule": "30 15 * * *"},
+        "deleted_files": {"schedule": "30 15 * * SUN", "restore_window": "30d"},
+        "run_history": {"schedule": "30 15 * * *", "keep": "30d"},
+    }
+    [found] = check_minutes(patient.settings(), NOON)
+    assert found.found.startswith("5 schedules begin at Sun 15:30 UTC (upload_reservations, mult")
+    patient.document["jobs"]["run_history"]["schedule"] = "31 15 * * *"
+    assert list(check_minutes(patient.settings(), NOON)) == []
+
+
+@pytest.mark.parametrize(
+    "file", ["filejobs.yaml", "examples/filejobs.production.yaml", "deploy/settings/trial.yaml"]
+)
+def test_no_two_schedules_that_we_suggest_begin_on_one_minute(file: str) -> None:
+    text = re.sub(r"^  # ?", "  ", (CHECKOUT / file).read_text(), flags=re.MULTILINE)
+    found = re.findall(r'^    schedule: "([^"]+)"', text, re.MULTILINE)
+    assert len(found) > 1
+    busiest = busiest_minute({f"{n}": (cron, "UTC") for n, cron in enumerate(found)}, NOON)
+    assert busiest is not None
+    assert len(busiest[1]) == 1, found
 
 
 def test_the_doctor_sends_nobody_to_the_doctor(

@@ -56,6 +56,7 @@ class Deployment:
     dagster_url: str
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     port: int = 0
+    module: str = HURRIED
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -143,7 +144,7 @@ class Deployment:
         process = self.start(
             [
                 str(SCRIPTS / "dagster"), "api", "grpc", "-h", "127.0.0.1", "-p", str(self.port),
-                "-m", HURRIED, "--location-name", "filejobs",
+                "-m", self.module, "--location-name", "filejobs",
             ],
             "code-server.log",
         )  # fmt: skip

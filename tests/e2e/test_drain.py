@@ -68,6 +68,34 @@ def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_ne
     assert "The queue goes on" in deployment.log("drain.log")
 
 
+def test_a_drain_that_is_stopped_lets_go_and_one_that_is_killed_is_told_of(
+    deployment: Deployment,
+) -> None:
+    filejobs = str(SCRIPTS / "filejobs")
+    deployment.installation.document["jobs"][JOB] = {"by_hand": True, "mode": "dry"}
+    deployment.installation.write()
+
+    def begun(number: int) -> subprocess.Popen[bytes]:
+        process = deployment.start([filejobs, "drain", "--", "sleep", "600"], f"{number}.log")
+        wait_until(lambda: "is held by" in deployment.log(f"{number}.log"), "it is held", 180)
+        return process
+
+    stopped = begun(1)
+    stopped.send_signal(signal.SIGHUP)
+    assert stopped.wait(60) != 0
+    assert "The queue goes on (it was held by" in deployment.log("1.log")
+    assert "No run begins" not in deployment.run([filejobs, "status"]).stdout
+
+    begun(2).kill()
+    said = "No run begins: the queue is held by "
+    assert said in deployment.run([filejobs, "status"]).stdout
+    assert "no run begins: the queue is held by" in deployment.run(
+        [filejobs, "doctor"], check=False
+    ).stdout.replace("\n", " ")
+    deployment.run([filejobs, "drain", "--resume"])
+    assert "No run begins" not in deployment.run([filejobs, "status"]).stdout
+
+
 def test_sigterm_ends_a_code_server_that_a_script_started_in_the_background(
     deployment: Deployment,
 ) -> None:

@@ -44,7 +44,7 @@ def a_live_run_that_hangs(deployment: Deployment) -> Iterator[dg.DagsterRun]:
                 " AND application_name LIKE 'filejobs/upload_reservations%'"
             ),
             "the run waits for its source",
-            60,
+            180,
         )
         [run] = instance.get_runs()
         yield run

@@ -54,7 +54,7 @@ class Webserver:
             except OSError:
                 return False
 
-        wait_until(answers, "the webserver answers", 60)
+        wait_until(answers, "the webserver answers", 180)
         return webserver
 
     def get(self, path: str) -> int:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from filejobs_dagster.postgres.inventory import changes
+from tests.uploads.rows import STATES, in_state
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = (CHECKOUT / "docs" / "run_history.md").read_text(encoding="utf-8")
@@ -58,13 +59,15 @@ def test_the_owner_cuts_the_record_of_runs_and_it_is_append_only_again(
 
 
 def test_uploads_that_are_cleaned_can_go_and_no_others(connection: psycopg.Connection) -> None:
-    connection.execute("SELECT begin_upload('files/') FROM generate_series(1, 3)")
+    for state in STATES:
+        in_state(connection, state)
     with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="only a cleaned one"):
         connection.execute("DELETE FROM upload")
-    assert count(connection, "upload") == 3
+    assert count(connection, "upload") == len(STATES)
     assert "DELETE FROM upload WHERE state = 'cleaned'" in PAGE
     connection.execute("DELETE FROM upload WHERE state = 'cleaned'")
-    assert count(connection, "upload") == 3
+    assert count(connection, "upload") == len(STATES) - 1
+    assert count(connection, "upload WHERE state = 'cleaned'") == 0
 
 
 def test_dagster_forgets_every_kind_of_tick() -> None:

@@ -402,7 +402,6 @@ SELECT key, first_seen_at
    AND key = ANY(%(keys)b::bytea[])
 """
 
-
 # By the index over the keys of events. A copy in quarantine that expired is no object of its own.
 TAKEN = """
 SELECT key
@@ -416,6 +415,7 @@ SELECT key
                   AND body::jsonb ->> 'bucket' = %(bucket)s
                   AND NOT body::jsonb ? 'quarantine')
 """
+
 # What an earlier run marked and judged, as if it had done so even earlier: for rehearsals and the
 # demo, on servers of their own. No run sends these.
 SET_BACK = (
