@@ -15,7 +15,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 import psycopg
 import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.gate import Gate
+from filejobs_dagster.objects.gate import NO_OWNERS, Gate
 from tests.interleavings.machine import Interleavings
 from tests.interleavings.stepping import CAREFUL, Carelessness
 from tests.interleavings.storage import Storage, storage_server
@@ -24,7 +24,7 @@ from tests.interleavings.world import World, bucket_settings
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from filejobs_dagster.objects.deletion_mode import DeletionMode
@@ -121,8 +121,9 @@ class BelievingGate(Gate):
         deletion_mode: DeletionMode | None = None,
         *,
         claims: Sequence[Claim] = (),
+        owners: Mapping[str, Sequence[str]] = NO_OWNERS,
     ) -> Outcomes[str]:
-        del deletion_mode
+        del deletion_mode, owners
         admission = self.admit(keys, claims=claims)
         before_bytes()
         if admission.admitted:

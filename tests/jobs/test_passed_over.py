@@ -25,6 +25,7 @@ from filejobs_dagster.jobs.storage_orphans import expiring
 from filejobs_dagster.ledger.standing import Expectation, Standing, standings
 from filejobs_dagster.ledger.swept_days import swept_days
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.objects.quarantine import copies_below
 from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
@@ -882,7 +883,7 @@ def test_an_item_that_is_left_is_counted_said_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A scene may let copies be old, until the end.
-    monkeypatch.setattr(expiring, "copies_below", expiring.copies_below)
+    monkeypatch.setattr(expiring, "copies_below", copies_below)
     scene = (row.scene or SCENES[job]).among(reason, installation)
     if isinstance(scene, Multipart):
         scene.serve(scripted, clients)

@@ -9,11 +9,11 @@ import pytest
 
 from filejobs_dagster.jobs.multipart_uploads.sweep import KnownUploads
 from filejobs_dagster.objects.deletion_mode import abilities_of
-from filejobs_dagster.objects.gate import Admission, Gate
+from filejobs_dagster.objects.gate import NO_OWNERS, Admission, Gate
 from tests.objects.multipart.server import NOW, Part, is_abort
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from filejobs_dagster.references.own_tables import Claim
     from filejobs_dagster.run_context import RunContext
@@ -27,8 +27,14 @@ TWO_DAYS = timedelta(days=2)
 class GateThatAsksNobody(Gate):
     """CONTROL: looks at names and dates only, as a lifecycle rule does."""
 
-    def admit(self, keys: Sequence[str], *, claims: Sequence[Claim] = ()) -> Admission:
-        del claims
+    def admit(
+        self,
+        keys: Sequence[str],
+        *,
+        claims: Sequence[Claim] = (),
+        owners: Mapping[str, Sequence[str]] = NO_OWNERS,
+    ) -> Admission:
+        del claims, owners
         return Admission(admitted=tuple(keys))
 
 

@@ -82,7 +82,7 @@ def all_are_due() -> None:
                 for it in page
             ]
 
-    expiring.copies_below = older
+    vars(expiring)["copies_below"] = older
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def ends_after_a_kill(
     if site in SITES_OF_RETURN:
         assert set(in_quarantine(sweep)) == set(ORPHANS)
 
-    monkeypatch.setattr(expiring, "copies_below", expiring.copies_below)
+    monkeypatch.setattr(expiring, "copies_below", copies_below)
     all_are_due()
     outcome = sweep()
     assert outcome.ok, outcome.error

@@ -6,7 +6,7 @@ import json
 import re
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filejobs_dagster.doctor.examination import check_elsewhere
 from filejobs_dagster.jobs.storage_orphans import supply
@@ -42,7 +42,7 @@ class Careless(Elsewhere):
         pass
 
 
-def settle(sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, **said: object) -> None:
+def settle(sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
     """Give the bucket's settings a `named_elsewhere`."""
     kept = vars(type(sweep))["bucket"].fget
 
@@ -263,7 +263,8 @@ def test_neither_a_reviewed_list_nor_a_later_run_passes_over_a_right_or_a_time_t
     reviewed = str(sweep("dry", report_to=place).detail["report"])
 
     def refused(column: str, why: str) -> None:
-        for request in ({}, {"reviewed": reviewed}):
+        requests: tuple[dict[str, Any], ...] = ({}, {"reviewed": reviewed})
+        for request in requests:
             dry = sweep("dry", **request)
             assert dry.ok, dry.error
             assert dry.detail["would_collect"] == 0

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from filejobs_dagster.jobs.storage_orphans import expiring
+from filejobs_dagster.jobs.storage_orphans import expiring, statements
 from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.objects.quarantine import Copy, copies_below, original_of
@@ -272,7 +272,7 @@ def test_a_role_that_may_not_read_the_log_knows_what_lies_in_quarantine(
         "CREATE FUNCTION refuse() RETURNS text LANGUAGE plpgsql"
         " AS 'BEGIN RAISE insufficient_privilege; END'"
     )
-    monkeypatch.setattr(expiring.statements, "TAKEN", "SELECT refuse()")
+    monkeypatch.setattr(statements, "TAKEN", "SELECT refuse()")
     assert sweep().detail["missing_taken"]["brought_back"] == 1
 
 

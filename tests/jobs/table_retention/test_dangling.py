@@ -213,7 +213,7 @@ def test_a_rule_that_would_take_what_lives_is_refused_dry_and_live_with_its_reas
     attachments.execute(make)
     before = attachments.ids("pinned")
     for mode in ("dry", "live"):
-        outcome = attachments.run(of_messages(**said), mode=mode)  # type: ignore[arg-type]
+        outcome = attachments.run(of_messages(**said), mode=mode)
         assert outcome.error is not None
         assert words in outcome.error
     assert attachments.ids("pinned") == before
@@ -239,7 +239,7 @@ def test_rows_that_a_policy_hides_are_an_error_and_do_not_make_others_dangle(
             assert found.fetchone() == (5,)
         attachments.database = Database(url)
         for mode in ("dry", "live"):
-            outcome = attachments.run(of_messages(), mode=mode)  # type: ignore[arg-type]
+            outcome = attachments.run(of_messages(), mode=mode)
             assert outcome.error is not None
             assert "row-level security" in outcome.error
         assert len(attachments.ids("pinned")) == 12
