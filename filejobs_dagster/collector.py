@@ -40,6 +40,11 @@ of a bucket, the audit chain; or only something that this project knows nothing 
 
 BYTES: frozenset[Touch] = frozenset({"objects", "multipart uploads"})
 
+WRITES_SETBACKS = tuple(
+    ("setback", privilege) for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")
+)
+"""Privileges of a job that puts failures off, where it has none as one that deletes bytes."""
+
 S = TypeVar("S", bound=JobSettings)
 R = TypeVar("R", bound=JobSettings)
 

@@ -91,10 +91,6 @@ DELETE FROM setback
 """
 
 
-NEEDS = tuple(("setback", privilege) for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE"))
-"""What a job that writes them down needs, beside what every job that deletes bytes has."""
-
-
 @dataclass(frozen=True)
 class Setback:
     """What is known of an item that failed before.

@@ -384,6 +384,7 @@ NO_KINDS = {
     "on.",
     "own.",
     "public.documents",
+    "public.messages",
     "public.draft",
     "public.notification_delivery",
     "public.photos",

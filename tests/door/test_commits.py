@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,10 +28,10 @@ SET = "set_config('synchronous_commit'"
 def look(database_url: str) -> str:
     """What the guard says to a connection that begins now."""
     database = Database(database_url)
-    nothing: Any = None
+    no_job: Any = SimpleNamespace(jobs={})
     with database.connect("test") as connection:
         at = Look(
-            settings=nothing,
+            settings=no_job,
             touches=frozenset({"rows"}),
             database=database,
             connection=connection,

@@ -219,11 +219,12 @@ def test_no_file_of_the_house_names_a_job_but_the_registry_and_the_jobs_own() ->
                 named[str(place)].add(node.value)
 
     assert dict(named) == {
-        # A table that has its job's name, the jobs of a first file, the one that is rehearsed,
+        # A table that has its job's name, the jobs of a first file, those that are rehearsed,
         # checks of the doctor that are called like jobs, and examples of how a file names a job.
         "audit/tables.py": {"audit_seal"},
         "cli/init.py": {"storage_orphans", "upload_reservations"},
         "rehearse/taking.py": {"storage_orphans"},
+        "rehearse/there.py": {"deleted_files", "upload_reservations"},
         "runbook.py": {"deleted_files", "multipart_uploads"},
         "settings/model.py": {"upload_reservations"},
         "settings/trigger.py": {"upload_reservations"},

@@ -178,6 +178,7 @@ TAKES_NO_MORE = {
     "count_bytes": "it looks, and chooses nothing",
     "rules": "some of the settings' rules, and no other",
     "reviewed": "some of what is due, and nothing else",
+    "rehearsed": "no more than went in a rehearsal",
     "override": "by name and with a reason, which the audit log keeps",
     "breakers": "see override",
     "reason": "see override",

@@ -147,6 +147,17 @@ class Collection(ABC, Generic[AnyItem]):
         """Why the gate would never let a row's bytes go for their name's sake; else None."""
         return self._storage.gate.owned(row.key)
 
+    def _owned_beside(self, keys: Iterable[str]) -> list[str]:
+        """Which derived objects of a dry run's batch the gate would let go; others are counted."""
+        ours = []
+        for key in sorted(keys):
+            reason = self._storage.gate.owned(key)
+            if reason is None:
+                ours.append(key)
+            else:
+                self._removal.note(KEPT + reason, key, Meaning.STAYS)
+        return ours
+
     def _objects_of(self, won: Sequence[AnyItem]) -> list[str]:
         """The keys whose bytes go with claimed rows, each once: rows may share an object."""
         return list(dict.fromkeys(row.key for row in won))

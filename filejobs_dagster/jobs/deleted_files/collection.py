@@ -272,13 +272,7 @@ class Collection(collection.Collection[DeletedFile]):
             self._report_batch(batch[half:], *moments)
             return
         self._now_at_work(batch, keys)
-        for key in sorted(self._removal.derived):
-            reason = self._storage.gate.owned(key)
-            if reason is not None:
-                self._removal.note(KEPT + reason, key, Meaning.STAYS)
-        self._derived_keys = [
-            key for key in self._derived_keys if self._storage.gate.owned(key) is None
-        ]
+        self._derived_keys = self._owned_beside(self._derived_keys)
         super()._report_batch(batch, *moments)
 
     def _claim(

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
-from filejobs_dagster.collector import Collector, Examination
+from filejobs_dagster.collector import WRITES_SETBACKS, Collector, Examination
 from filejobs_dagster.jobs.own.settings import KINDS, kind_of, touches_of
-from filejobs_dagster.jobs.setbacks import NEEDS
 from filejobs_dagster.registry import OWN
 from filejobs_dagster.settings.section import part
 
@@ -66,7 +65,7 @@ def _declared(name: str, kind: str, entry: Mapping[str, Any]) -> Collector[Any, 
         settings=settings,
         request=request,
         run=partial(_run, kind),
-        privileges=NEEDS if kind == "rule" else (),
+        privileges=WRITES_SETBACKS if kind == "rule" else (),
         partitioned=kind == "rule" or entry.get("by_day") is True,
         watched=kind in ("reports", "dagster_job"),
         examine=_EXAMINED.get(kind),

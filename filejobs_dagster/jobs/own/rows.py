@@ -78,6 +78,9 @@ class Rows(Collection):
     def _kept_for_its_name(self, row: Reservation) -> None:
         """It has no name in a bucket."""
 
+    def _made_from(self, rows: Sequence[Reservation], beside: Sequence[str]) -> None:
+        """No object was made from theirs."""
+
     def _objects_of(self, won: Sequence[Reservation]) -> list[str]:
         """No object goes with a row."""
         del won

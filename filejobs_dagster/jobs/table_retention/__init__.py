@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.collector import Collector, Examination
-from filejobs_dagster.jobs.setbacks import NEEDS
+from filejobs_dagster.collector import WRITES_SETBACKS, Collector, Examination
 from filejobs_dagster.jobs.table_retention.settings import (
     JOB,
     TableRetentionRun,
@@ -86,6 +85,6 @@ COLLECTOR = Collector(
     run=_run,
     dry_run="true: count what is due, change nothing. false: delete and scrub. "
     "(`allow_live: false` in filejobs.yaml forbids false.)",
-    privileges=NEEDS,
+    privileges=WRITES_SETBACKS,
     examine=_examine,
 )

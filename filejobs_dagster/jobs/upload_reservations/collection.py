@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import psycopg
 
 from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken
-from filejobs_dagster.book.totals import KEPT, Meaning, Totals
+from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
@@ -276,11 +276,7 @@ class Collection(collection.Collection[Reservation]):
     def _report_batch(self, batch: Sequence[Reservation], *moments: datetime) -> None:
         self._below = self._lying_below(batch)
         self._made_from(batch, self._source.keys_beside(batch))
-        for key in sorted(self._removal.derived):
-            reason = self._storage.gate.owned(key)
-            if reason is not None:
-                self._removal.note(KEPT + reason, key, Meaning.STAYS)
-        self._beside = [key for key in self._beside if self._storage.gate.owned(key) is None]
+        self._beside = self._owned_beside(self._beside)
         super()._report_batch(batch, *moments)
 
     def _lying_below(self, batch: Sequence[Reservation]) -> dict[str, str]:
