@@ -243,7 +243,13 @@ def _left(run: RecordedRun) -> str:
     if run.mode == "dry" and run.stopped_reason is None and not run.truncated:
         # It took nothing: what it would have taken stands beside it.
         return NOTHING
-    left = run.stopped_reason or ("some" if run.truncated else "nothing")
+    # One that passed over what another session held was not stopped, and yet left something.
+    some = run.truncated or (
+        run.window == "everything" and run.detail.get("oldest_left") is not None
+    )
+    if run.error is not None and run.stopped_reason is None and not some:
+        return NOT_KNOWN
+    left = run.stopped_reason or ("some" if some else "nothing")
     waiting = run.detail.get("waiting")
     return f"{left}; {number(waiting)} wait" if isinstance(waiting, int) and waiting else left
 

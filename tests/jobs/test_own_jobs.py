@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -1139,6 +1140,21 @@ def test_what_ours_get_for_nothing_theirs_get_as_well(backup: World) -> None:
 
 
 # The door -------------------------------------------------------------------------------------
+
+
+def test_the_package_of_the_examples_declares_its_job_in_the_words_of_this_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    examples = Path(__file__).parents[2] / "examples" / "own-package"
+    monkeypatch.syspath_prepend(str(examples / "src"))
+    monkeypatch.delitem(sys.modules, "acme_filejobs", raising=False)
+    declared = importlib.import_module("acme_filejobs").OLD_DRAFTS
+    settings = declared.settings.model_validate({"by_hand": True, "older_than": "7d"})
+
+    assert (declared.name, settings.older_than) == ("own_old_drafts", timedelta(days=7))
+    assert (
+        f'{declared.name} = "acme_filejobs:OLD_DRAFTS"' in (examples / "pyproject.toml").read_text()
+    )
 
 
 def test_what_a_job_says_that_it_touches_is_what_the_door_asks(world: World) -> None:

@@ -36,13 +36,13 @@ DELETE FROM public.draft
 class OldDraftsSettings(JobSettings):
     """What the file can tell it."""
 
-    limit: Annotated[StrictInt, Run("Most drafts to remove, {least} to {most}.")] = Field(
-        default=1000, ge=1, le=100_000, description="The most drafts one run removes."
+    limit: Annotated[StrictInt, Run("Most drafts to remove, {least} to {most}.", safer="less")] = (
+        Field(default=1000, ge=1, le=100_000, description="The most drafts one run removes.")
     )
     older_than: Annotated[
         Duration,
         between(timedelta(days=1)),
-        Run("How old a draft must be, with a unit: 7d; at least {least}.", patient=True),
+        Run("How old a draft must be, with a unit: 7d; at least {least}.", safer="more"),
     ] = Field(default=timedelta(days=30), description="How old a draft must be.")
 
 
