@@ -32,7 +32,7 @@ JOBS = ("upload_reservations", "storage_orphans", "multipart_uploads")
 BYTES = tuple(job for job in JOB_NAMES if BY_NAME[job].deletes_bytes)
 CHAIN = tuple(job for job in JOB_NAMES if job.startswith("audit_"))
 
-ADOPT = ("bucket", "adopt", "uploads")
+ADOPT = ("bucket", "adopt")
 WAYS = (
     ADOPT,
     *map(live, BYTES),
@@ -40,7 +40,7 @@ WAYS = (
     *[live("storage_orphans")] * 2,
     ("doctor",),
     ("doctor", "--probe"),
-    ("restore", "--bucket", "uploads", "--since", "2020-01-01"),
+    ("restore", "--since", "2020-01-01"),
     *map(live, ("audit_seal", "audit_trim", "audit_verify")),
 )
 
@@ -108,10 +108,7 @@ def given(
     world.document["buckets"]["pins"] = {**place, "bucket": locking_bucket, "owns_nothing": True}
     world.document["audit"]["pins"] = {"bucket": "pins", "prefix": "pins/", "keep_for": "8d"}
     uploads |= kept
-    jobs = {job: world.document["jobs"][job] for job in (*BYTES, *CHAIN)}
-    for job in BYTES:
-        jobs[job]["bucket"] = "uploads"
-    world.document["jobs"] = jobs
+    world.document["jobs"] = {job: world.document["jobs"][job] for job in (*BYTES, *CHAIN)}
     world.write()
     monkeypatch.setenv("FILEJOBS_S3_ACCESS_KEY_ID", GUEST.access_key_id)
     monkeypatch.setenv("FILEJOBS_S3_SECRET_ACCESS_KEY", GUEST.secret_access_key)
