@@ -89,13 +89,8 @@ class EveryJob(Installation):
 
     instance: dg.DagsterInstance
 
-    def prepare(self, patch: pytest.MonkeyPatch, *, keep: str | None = "1s") -> None:
-        """Write settings of all jobs, and take what holds a test up out of the way.
-
-        Args:
-            patch: Undoes it.
-            keep: Of quarantine; None deletes at once.
-        """
+    def prepare(self, patch: pytest.MonkeyPatch) -> None:
+        """Write settings of all jobs, and take what holds a test up out of the way."""
         patch.setattr(Bounds, "__call__", lambda _self, value, _info: value)
         patch.setattr(Choice, "mistakes", lambda _self, _said: ())
         patch.setattr(expiring, "copies_below", _older)
@@ -103,8 +98,7 @@ class EveryJob(Installation):
         uploads |= {"min_age": "0s", "sources": [
             {"name": "avatars", "sql": "select avatar_key from shop.account"}
         ]}  # fmt: skip
-        if keep is not None:
-            self.keeps(keep)
+        self.keeps("1s")
         self.document["jobs"] = {
             job: {"by_hand": True, "mode": "live", **JOBS.get(job, {})} for job in JOB_NAMES
         }

@@ -248,12 +248,14 @@ def _require_reason(*, again: bool, reason: str | None) -> None:
 
 
 def chosen_entry(settings: Settings, asked: str | None) -> str:
-    """The entry that is asked for, or the only one there is."""
-    names = ", ".join(settings.buckets) or "none"
+    """The entry that is asked for, or the only one that owns anything."""
     if asked is None:
-        if len(settings.buckets) == 1:
-            return next(iter(settings.buckets))
-        raise typer.BadParameter(f"say which; the settings have: {names}", param_hint="BUCKET")
+        meant = settings.entries_meant
+        if len(meant) == 1:
+            return meant[0]
+        said = ", ".join(meant) or "none"
+        raise typer.BadParameter(f"say which; the settings have: {said}", param_hint="BUCKET")
+    names = ", ".join(settings.buckets) or "none"
     if asked not in settings.buckets:
         raise typer.BadParameter(
             f"there is no {asked!r} under `buckets:`; the settings have: {names}",

@@ -355,13 +355,20 @@ class Settings(Section):
         if not BY_NAME[job_name].deletes_bytes:
             raise _no_bucket(path, "the job deletes no bytes", "ask for no bucket")
         named = getattr(job, "bucket", None)
-        if named is None and len(self.buckets) == 1:
-            ((named, _),) = self.buckets.items()
+        meant = self.entries_meant
+        if named is None and len(meant) == 1:
+            (named,) = meant
         if named is None:
             raise _no_bucket(
-                path, "it names no bucket", f"name one of {', '.join(self.buckets) or 'buckets'}"
+                path, "it names no bucket", f"name one of {', '.join(meant) or 'buckets'}"
             )
         return named, self.buckets[named]
+
+    @property
+    def entries_meant(self) -> list[str]:
+        """Those of `buckets` that can be meant where none is named: a bucket of pins never is."""
+        return _meant({entry: {"owns_nothing": it.owns_nothing}
+                       for entry, it in self.buckets.items()})  # fmt: skip
 
 
 def _asked(source: SourceSettings) -> tuple[object, ...]:
@@ -407,16 +414,17 @@ def _unknown_bucket(
         named = job.get("bucket")
         if named is None and name in BY_NAME.own and not BY_NAME[name].deletes_bytes:
             continue
-        if named is None and len(buckets) > 1:
+        meant = _meant(buckets)
+        if named is None and len(meant) > 1:
             yield (
                 ("jobs", name, "bucket"),
                 mistake(
-                    f"it is missing, and there are {len(buckets)} buckets",
-                    f"name one of {', '.join(buckets)}",
+                    f"it is missing, and there are {len(meant)} buckets",
+                    f"name one of {', '.join(meant)}",
                 ),
             )
-        if named is None and len(buckets) == 1:
-            (named,) = buckets
+        if named is None and len(meant) == 1:
+            (named,) = meant
         if BY_NAME[name].deletes_bytes and _owns_nothing(buckets, named):
             yield (
                 ("jobs", name, "bucket"),
@@ -444,6 +452,11 @@ def _unstartable(trigger: Any, jobs: Mapping[str, Any]) -> Iterator[Found]:
                         "write it there, or leave it out here",
                     ),
                 )
+
+
+def _meant(buckets: Mapping[str, Any]) -> list[str]:
+    """Entries that own something; all where none does, so that this is what is said of it."""
+    return [entry for entry in buckets if not _owns_nothing(buckets, entry)] or list(buckets)
 
 
 def _owns_nothing(buckets: Mapping[str, Any], entry: Any) -> bool:

@@ -418,8 +418,8 @@ class OneBucketSettings(JobSettings):
 
     bucket: Text | None = Field(
         default=None,
-        description="The entry of buckets that it works in. May be left out where there is only "
-        "one.",
+        description="The entry of buckets that it works in. May be left out where only one owns "
+        "anything.",
         examples=["uploads"],
     )
 

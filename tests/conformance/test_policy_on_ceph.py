@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import botocore.client
-import psycopg
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.objects.targets import MARKERS, QUARANTINE
-from filejobs_dagster.registry import BY_NAME, JOB_NAMES
+from filejobs_dagster.objects.targets import QUARANTINE
 from tests.conformance.ceph import GUEST, OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
-from tests.every_job import SHOP, EveryJob, call, live
+from tests.every_job import call
 from tests.installation import Installation
-from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
@@ -29,50 +24,6 @@ pytestmark = [pytest.mark.conformance, pytest.mark.thorough, pytest.mark.timeout
 
 ME = f"arn:aws:iam:::user/{GUEST.name}"
 JOBS = ("upload_reservations", "storage_orphans", "multipart_uploads")
-BYTES = tuple(job for job in JOB_NAMES if BY_NAME[job].deletes_bytes)
-CHAIN = tuple(job for job in JOB_NAMES if job.startswith("audit_"))
-
-ADOPT = ("bucket", "adopt", "uploads")
-WAYS = (
-    ADOPT,
-    *map(live, BYTES),
-    # What the first pass has seen goes with the second, and what that kept with the third.
-    *[live("storage_orphans")] * 2,
-    ("doctor",),
-    ("doctor", "--probe"),
-    ("restore", "--bucket", "uploads", "--since", "2020-01-01"),
-    *map(live, ("audit_seal", "audit_trim", "audit_verify")),
-)
-
-BUCKETS: dict[str, tuple[str | None, dict[str, Any]]] = {
-    "no versions": (None, {"quarantine": {"keep": "1s"}}),
-    "no versions, at once": (None, {"delete": "at_once"}),
-    "versions": ("Enabled", {"quarantine": {"keep": "1s"}}),
-    "versions, purged": ("Enabled", {"delete": "at_once", "purge_versions": True}),
-    "suspended": ("Suspended", {"quarantine": {"keep": "1s"}}),
-    "suspended, at once": ("Suspended", {"delete": "at_once"}),
-}
-"""What the server says of versions, and the settings of what goes."""
-
-
-@dataclass
-class Given:
-    """All jobs, on a bucket in which a guest has what was printed and nothing else.
-
-    Attributes:
-        world: The installation.
-        owner: To whom the buckets belong.
-        policy: What was printed for the bucket.
-        calls: What the commands asked of the server about the bucket.
-    """
-
-    world: EveryJob
-    owner: S3Client
-    policy: dict[str, Any]
-    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-
-    def give(self, policy: dict[str, Any]) -> None:
-        self.owner.put_bucket_policy(Bucket=self.world.bucket, Policy=json.dumps(policy))
 
 
 def printed(*options: str) -> dict[str, Any]:
@@ -89,156 +40,6 @@ def less(policy: dict[str, Any], sid: str, action: str) -> dict[str, Any]:
         for one in policy["Statement"]
     ]
     return {**policy, "Statement": [one for one in left if one["Action"]]}
-
-
-@pytest.fixture(params=BUCKETS)
-def given(
-    request: pytest.FixtureRequest, tmp_path: Path, database_url: str, owner: S3Client, ceph: Ceph,
-    bucket: str, locking_bucket: str, monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Given]:  # fmt: skip
-    versions, kept = BUCKETS[request.param]
-    if versions is not None:
-        owner.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    world = EveryJob(tmp_path, database_url, bucket, owner, ceph.endpoint_url)
-    world.prepare(monkeypatch, keep=None)
-    uploads = world.document["buckets"]["uploads"]
-    del uploads["delete"]
-    server = ("endpoint_url", "region", "access_key_id", "secret_access_key", "addressing")
-    place = {key: json.loads(json.dumps(uploads[key])) for key in server}
-    world.document["buckets"]["pins"] = {**place, "bucket": locking_bucket, "owns_nothing": True}
-    world.document["audit"]["pins"] = {"bucket": "pins", "prefix": "pins/", "keep_for": "8d"}
-    uploads |= kept
-    jobs = {job: world.document["jobs"][job] for job in (*BYTES, *CHAIN)}
-    for job in BYTES:
-        jobs[job]["bucket"] = "uploads"
-    world.document["jobs"] = jobs
-    world.write()
-    monkeypatch.setenv("FILEJOBS_S3_ACCESS_KEY_ID", GUEST.access_key_id)
-    monkeypatch.setenv("FILEJOBS_S3_SECRET_ACCESS_KEY", GUEST.secret_access_key)
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(SHOP.encode())
-    found = Given(world, owner, printed("uploads"))
-    found.give(found.policy)
-    owner.put_bucket_policy(Bucket=locking_bucket, Policy=json.dumps(printed("pins")))
-    with dagster_instance() as world.instance:
-        world.fill()
-        if versions == "Suspended":
-            owner.put_bucket_versioning(
-                Bucket=bucket, VersioningConfiguration={"Status": "Suspended"}
-            )
-            world.fill()
-        yield found
-
-
-def everything_works(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command, with what was printed."""
-    ask = vars(botocore.client.BaseClient)["_make_api_call"]
-
-    def overheard(client: Any, operation: str, arguments: dict[str, Any]) -> Any:
-        if arguments.get("Bucket") == given.world.bucket:
-            given.calls.append((operation, arguments))
-        return ask(client, operation, arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(botocore.client.BaseClient, "_make_api_call", overheard)
-        for way in WAYS:
-            done = call(*way)
-            assert done.exit_code == 0, (way, done.output)
-            assert "AccessDenied" not in done.output, (way, done.output)
-
-
-def test_every_job_runs_with_exactly_what_is_printed(
-    given: Given, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everything_works(given, monkeypatch)
-    left = [key for key in listed(given.owner, given.world.bucket) if not key.startswith(MARKERS)]
-    brand = [key for key in left if key.startswith("files/brand/")]
-    assert sorted(left) == sorted(["files/avatar", *brand])
-
-
-TAKEN_ON_AWS = {
-    ("Owned", "s3:GetObjectTagging"): "a copy takes the tags of what it copies",
-    ("Owned", "s3:GetObjectRetention"): "asked of a version that is locked",
-    ("Owned", "s3:GetObjectLegalHold"): "asked of a version that is locked",
-    ("Quarantine", "s3:GetObjectTagging"): "of what comes back",
-    ("Owned", "s3:GetObjectVersion"): "the version that was asked for is gone here",
-    ("Remove", "s3:DeleteObjectVersion"): "of a row that names a version, and the same",
-    ("Quarantine", "s3:DeleteObjectVersion"): "only where versions are suspended",
-    ("Probe", "s3:DeleteObjectVersion"): "only where versions are kept",
-    ("Quarantine", "s3:AbortMultipartUpload"): "a copy of more than 5 GB that fails half-way",
-}
-"""What no call can be shown to need here, and why it is printed all the same."""
-
-
-@pytest.mark.parametrize("given", ["no versions", "versions, purged"], indirect=True)
-def test_nothing_that_is_printed_can_be_left_out(
-    given: Given, ceph: Ceph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was asked of the server is asked again, by a user who lacks one right."""
-    everything_works(given, monkeypatch)
-    guest = client_of(ceph.endpoint_url, GUEST)
-    calls = list({_kind(*one): one for one in given.calls}.values())
-    named = {key for _, asked in calls for key in _keys(asked)}
-
-    def refused() -> set[int]:
-        # What is not there is not found, whoever asks.
-        put(given.owner, given.world.bucket, named)
-        return {n for n, one in enumerate(calls) if _is_refused(guest, *one)}
-
-    before = refused()
-    needless = set()
-    for statement in given.policy["Statement"]:
-        for action in statement["Action"] if statement["Effect"] == "Allow" else ():
-            given.give(less(given.policy, statement["Sid"], action))
-            if not refused() - before:
-                needless.add((statement["Sid"], action))
-    assert needless <= set(TAKEN_ON_AWS), needless - set(TAKEN_ON_AWS)
-
-
-def _keys(arguments: dict[str, Any]) -> list[str]:
-    """The keys that a call names."""
-    several = [one["Key"] for one in arguments.get("Delete", {}).get("Objects", [])]
-    source = arguments.get("CopySource", {}).get("Key")
-    return [*several, *filter(None, (arguments.get("Key"), source))]
-
-
-def _kind(operation: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """Calls of a kind take the same rights."""
-    key = next(iter(_keys(arguments)), "")
-    return operation, key.split("/")[0], ".probe-" in key, "VersionId" in str(arguments)
-
-
-def _is_refused(client: S3Client, operation: str, arguments: dict[str, Any]) -> bool:
-    try:
-        answer = client._make_api_call(operation, arguments)  # type: ignore[attr-defined]
-    except ClientError as error:
-        return error.response["Error"]["Code"] in ("AccessDenied", "403")
-    return any(one["Code"] == "AccessDenied" for one in answer.get("Errors", []))
-
-
-@pytest.mark.parametrize("given", ["no versions"], indirect=True)
-def test_an_action_that_somebody_denies_is_named(given: Given) -> None:
-    """A Deny wins over what is printed, as one of an account or an organisation does."""
-    assert call(*ADOPT).exit_code == 0
-    whole = f"arn:aws:s3:::{given.world.bucket}"
-    for action, way in (
-        ("s3:ListBucket", live("storage_orphans")),
-        ("s3:ListBucketMultipartUploads", live("multipart_uploads")),
-        ("s3:AbortMultipartUpload", live("multipart_uploads")),
-        ("s3:PutObject", live("upload_reservations")),
-        ("s3:DeleteObject", live("deleted_files")),
-        ("s3:GetBucketVersioning", ("doctor",)),
-    ):
-        given.world.fill()
-        deny = {"Sid": "Theirs", "Effect": "Deny", "Principal": {"AWS": [ME]},
-                "Action": [action], "Resource": [whole, f"{whole}/*"]}  # fmt: skip
-        given.give({**given.policy, "Statement": [*given.policy["Statement"], deny]})
-        done = call(*way)
-        assert done.exit_code == 1, (action, done.output)
-        assert action in done.output, (action, done.output)
-        given.give(given.policy)
-    # CONTROL: without the Deny each of them works.
-    assert call(*live("deleted_files")).exit_code == 0
 
 
 @pytest.fixture

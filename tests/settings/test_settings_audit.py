@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from filejobs_dagster.audit.note import Ed25519Signer, private_text
+from filejobs_dagster.cli.bucket import chosen_entry
 from filejobs_dagster.jobs.audit import AuditSealSettings, AuditTrimSettings, AuditVerifySettings
 from filejobs_dagster.settings import (
     AuditSettings,
@@ -242,6 +244,23 @@ def test_a_bucket_owns_something_and_has_an_age_or_owns_nothing(
     problems = read(tmp_path, "", HEAD + f"  b: {entry}\n").problems
     assert problems
     assert all(problem.path.startswith(path) for problem in problems)
+
+
+def test_a_bucket_that_owns_nothing_is_never_meant_where_none_is_named(tmp_path: Path) -> None:
+    job = "jobs: {storage_orphans: {by_hand: true}}"
+    settings = read(tmp_path, job).settings
+    assert settings is not None
+    assert settings.bucket_of("storage_orphans")[0] == "uploads"
+    assert chosen_entry(settings, None) == "uploads"
+    assert chosen_entry(settings, "pins") == "pins"
+    # CONTROL: a second one that owns something makes both ask.
+    other = HEAD + "  other: {bucket: acme-other, owns: ['files/'], min_age: 48h}\n"
+    [problem] = read(tmp_path, job, other).problems
+    assert problem.expected == "name one of uploads, other"
+    without = read(tmp_path, "", other).settings
+    assert without is not None
+    with pytest.raises(typer.BadParameter, match="say which; the settings have: uploads, other"):
+        chosen_entry(without, None)
 
 
 def test_the_schema_knows_the_three_ways_to_own() -> None:
