@@ -251,7 +251,7 @@ class Restoring:
         if not self._told["asked"] and not wanted.keys:
             raise Refused(
                 "The audit log names nothing that this would bring back. Events may have been "
-                "trimmed (`filejobs audit restore` reads their archive): then name the keys."
+                "trimmed: then name the keys, which an archive of them has."
             )
         return self._told
 
