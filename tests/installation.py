@@ -60,12 +60,12 @@ class Installation:
             "jobs": {"upload_reservations": {"schedule": "*/15 * * * *", "mode": "live"}},
         }
 
-    def keeps(self, keep: str | None = "30d") -> None:
+    def keeps(self, keep: str | None = "30d", *, bring_back: bool = True) -> None:
         """Quarantine what goes; None says nothing of it, as files did before there was one."""
         uploads = self.document["buckets"]["uploads"]
-        del uploads["delete"]
+        uploads.pop("delete", None)
         if keep is not None:
-            uploads["quarantine"] = {"keep": keep}
+            uploads["quarantine"] = {"keep": keep, "bring_back": bring_back}
 
     @property
     def settings_path(self) -> Path:

@@ -251,7 +251,7 @@ class Restoring:
         if not self._told["asked"] and not wanted.keys:
             raise Refused(
                 "The audit log names nothing that this would bring back. Events may have been "
-                "trimmed (`filejobs audit restore` reads their archive): then name the keys."
+                "trimmed: then name the keys, which an archive of them has."
             )
         return self._told
 
@@ -349,7 +349,8 @@ class Restoring:
         failed = {it.key: it.why for it in ends if it.word == "failed"}
         self._write(
             "objects.restore.result",
-            **named("restored", _bytes(it.key for it in back)),
+            restored=len(back),
+            **named("keys", _bytes(it.key for it in back)),
             **reasons("failed", {key.encode(): why for key, why in failed.items()}),
         )
         self._note([(it.key, it.size) for it in back])
@@ -402,11 +403,11 @@ class Restoring:
     def _where(self, key: str) -> Found:
         """Of a key without an object: its newest copy, or a version behind a delete marker."""
         from filejobs_dagster.objects.errors import StorageError  # noqa: PLC0415
-        from filejobs_dagster.objects.quarantine import newest_copy  # noqa: PLC0415
+        from filejobs_dagster.objects.quarantine import copies_of  # noqa: PLC0415
         from filejobs_dagster.objects.versions import versions_of  # noqa: PLC0415
 
         client, bucket = self._place.client, self._place.bucket
-        if copy := newest_copy(client, bucket, key):
+        if copy := next(iter(copies_of(client, bucket, key)), None):
             return Found(key, "quarantine", copy)
         listed = versions_of(client, bucket, key)
         if isinstance(listed, StorageError):

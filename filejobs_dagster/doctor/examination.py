@@ -337,9 +337,11 @@ def _quarantine(name: str, settings: BucketSettings) -> Finding:
     if settings.delete is not None:
         return ok(check, "delete is at_once: nothing that goes is kept")
     if settings.quarantine is not None:
+        brings_back = settings.quarantine.bring_back
         return ok(
             check,
-            f"what sweeps take is kept for {format_duration(settings.quarantine.keep)}; {takes}",
+            f"what sweeps take is kept for {format_duration(settings.quarantine.keep)}; {takes}"
+            + ("; bring_back takes s3:PutObject on what is owned" if brings_back else ""),
         )
     return ok(
         check,

@@ -58,6 +58,7 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     deletes = not dry and any("objects" in job.touches for job in jobs)
     purges = deletes and bucket.purge_versions
     keeps = deletes and bucket.delete != "at_once"
+    brings_back = keeps and bucket.quarantine is not None and bucket.quarantine.bring_back
     # A row names a version where the bucket keeps any, whatever the settings say of purging.
     exact = any(job.names_versions for job in jobs)
     whole = f"arn:aws:s3:::{bucket.bucket}"
@@ -74,10 +75,11 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     inside = [
         *_if(not dry, "GetObject"),
         *_if(keeps, "GetObjectTagging"),
+        *_if(brings_back, "PutObject", "PutObjectTagging"),
         *_if(exact, "GetObjectVersion"),
         *_if(purges or (exact and not dry), "GetObjectRetention", "GetObjectLegalHold"),
         *_if(multipart, "ListMultipartUploadParts"),
-        *_if(multipart and not dry, "AbortMultipartUpload"),
+        *_if((multipart and not dry) or brings_back, "AbortMultipartUpload"),
     ]
     if inside:
         yield _allow("Owned", inside, *owned)

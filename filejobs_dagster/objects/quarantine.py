@@ -191,14 +191,14 @@ def copies_below(client: S3Client, bucket: str, prefix: str) -> Iterator[list[Co
         ]
 
 
-def newest_copy(client: S3Client, bucket: str, key: str) -> Copy | None:
-    """The newest copy of a key, or None.
+def copies_of(client: S3Client, bucket: str, key: str) -> list[Copy]:
+    """The copies of a key, the newest first.
 
     Raises:
         ClientError, BotoCoreError: The listing failed.
     """
     copies = (it for page in copies_below(client, bucket, f"{key}~") for it in page)
-    return max((it for it in copies if it.original == key), key=lambda it: it.since, default=None)
+    return sorted((it for it in copies if it.original == key), key=lambda it: it.since)[::-1]
 
 
 class _IsThere(Exception):

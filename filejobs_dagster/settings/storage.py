@@ -185,6 +185,14 @@ class QuarantineSettings(Section):
         "then storage_orphans deletes it, unless a source names its key by then.",
         examples=["30d"],
     )
+    bring_back: StrictBool = Field(
+        default=False,
+        description="True lets a live sweep bring back by itself what a source names and a sweep "
+        "took. Only for an application that never writes a key twice: else an old file comes back "
+        "under a newer row. Takes s3:PutObject on what is owned. False: it stays in quarantine, "
+        "`missing_taken` names it, and `filejobs restore KEY` brings it back.",
+        examples=[True],
+    )
 
 
 class BucketSettings(Section):

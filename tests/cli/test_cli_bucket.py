@@ -225,3 +225,15 @@ def test_a_policy_lets_quarantine_end_where_versions_are_suspended(desk: Desk) -
     assert {"s3:DeleteObject", "s3:DeleteObjectVersion"} <= set(by_name["Quarantine"])
     assert "s3:DeleteObjectVersion" not in by_name["Remove"]
     assert "s3:ListBucketMultipartUploads" in by_name["Look"]
+    assert "s3:PutObject" not in by_name["Owned"], "nothing that is owned is written by itself"
+
+    desk.document["buckets"]["uploads"]["quarantine"]["bring_back"] = True
+    desk.configure("storage_orphans")
+    (owned,) = [
+        one["Action"]
+        for one in json.loads(desk.call("bucket", "policy").stdout)["Statement"]
+        if one["Sid"] == "Owned"
+    ]
+    assert {"s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"} <= set(owned)
+    dry = json.loads(desk.call("bucket", "policy", "--dry").stdout)
+    assert "s3:PutObject" not in json.dumps(dry)

@@ -79,7 +79,7 @@ def test_a_run_is_taken_back(sweep: Sweeper, versions: bool) -> None:
         assert installation.client.get_object(Bucket=installation.bucket, Key=key)["Body"].read()
 
     intents, results = (sweep.events(f"objects.restore.{it}") for it in ("intent", "result"))
-    back = [key for event in results for key in event["restored"]]
+    back = [key for event in results for key in event["keys"]]
     assert sorted(back) == sorted(ORPHANS)
     assert sorted(key for event in intents for key in event["keys"]) == sorted(ORPHANS)
     assert all(event["by"] for event in intents)

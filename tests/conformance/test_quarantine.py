@@ -19,12 +19,7 @@ from tests.conformance.ceph import OWNER
 from tests.conformance.gateway import client_of
 from tests.installation import Installation
 from tests.jobs.storage_orphans.conftest import Sweeper
-from tests.jobs.storage_orphans.killed import (
-    SITES_OF_EXPIRY,
-    SITES_OF_QUARANTINE,
-    SITES_OF_RETURN,
-    killing,
-)
+from tests.jobs.storage_orphans.killed import SITES_OF_QUARANTINE, killing
 from tests.jobs.storage_orphans.test_sweep_killed import ORPHANS, ends_after_a_kill, in_quarantine
 from tests.objects.orphans import gate_on, keys_of, no_proof_needed, put, seen
 
@@ -201,9 +196,20 @@ def kill() -> Iterator[Callable[..., None]]:
         yield start
 
 
+# Those at which a request has just been answered; all others need no real server.
+AFTER_A_REQUEST = (
+    "between copy and verification",
+    "between verification and deletion",
+    "between deletion and record",
+    "between copy back and verification",
+    "between questions and deletion",
+    "between deletion of a copy and record",
+)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("server", ["ceph", "seaweedfs"], indirect=True)
-@pytest.mark.parametrize("site", SITES_OF_QUARANTINE | SITES_OF_RETURN | SITES_OF_EXPIRY)
+@pytest.mark.parametrize("site", AFTER_A_REQUEST)
 def test_killed_anywhere_the_original_or_a_copy_is_there_and_the_next_run_finishes(
     server: tuple[str, S3Client],
     place: str,

@@ -186,7 +186,7 @@ FIELDS: Mapping[str, str] = {
     "missing_taken": (
         "missing references whose object a run took: how many (behind delete markers only where "
         "the role may read `audit_event`), how many of them quarantine has, and how many a live "
-        "run brought back, which `missing` then does not count; the first keys"
+        "run with `bring_back` brought back, which `missing` then does not count; the first keys"
     ),
     "references_read_at": (
         "when the references were counted, by the database's clock. Rows from before that jobs "

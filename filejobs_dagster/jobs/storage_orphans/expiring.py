@@ -1,12 +1,21 @@
 """Quarantine as a sweep sees it: whether it is in force, what must come back, and its end.
 
 A reference whose object a run has taken is a file that somebody cannot open. So each pass asks for
-all that are missing, before any breaker, and a live run brings back what quarantine has of them.
+all that are missing, before any breaker, and says it.
+
+By itself a run brings back nothing, unless `bring_back` says so. A row without bytes is an outage:
+it is seen, an alert names the way back, and the copy stays as long as the key is named. Where an
+application writes a key twice, an old copy under a newer row is somebody else's file, and nobody
+sees it: the copy cannot tell, nor can the row, of which a source knows the key alone. Who sets
+`bring_back` says that no key is written twice; also then only what can be nothing else comes back:
+all copies of the key are the same bytes, this job took them, as an orphan, and that was the last
+that happened to the key by the audit log. What was given back once and is missing again was deleted
+by somebody else.
 
 Copies are read as the bucket lists them, a page at a time, so a million of them need no more memory
 than a thousand. Those that have been kept long enough go by the same rules as an orphan: a known
 shape, a search for their names in all columns, and the gate, which asks every source once more. The
-copy of a key that is named by now is brought back instead. What cannot go is counted and waits
+copy of a key that is named by now stays. What cannot go is counted and waits
 behind the others, as everything that fails.
 """
 
@@ -35,7 +44,7 @@ from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.jobs.storage_orphans.supply import require_searched
 from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
-from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below, newest_copy
+from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below, copies_of
 from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.references.elsewhere.search import MOST_AT_ONCE
@@ -57,6 +66,12 @@ if TYPE_CHECKING:
     from filejobs_dagster.run_context import RunContext
 
 BY_DEFAULT = "nothing is said in the settings, and no sweep has deleted here at once before"
+
+BECAUSE = (
+    "bring_back is set; a source names it, nothing is there, a sweep took it as an orphan, and "
+    "nothing has happened to it since"
+)
+"""Why a run brings something back by itself, as its event says it."""
 
 _LEFT_OVER = timedelta(days=1)
 """An upload of parts below the prefix that is older than this is nobody's any more."""
@@ -141,7 +156,7 @@ class Copies:
     # What is missed --------------------------------------------------------------------------
 
     def recall(self, found: Classification) -> None:
-        """Find which missing objects runs have taken; a live run brings back what is kept of them.
+        """Find which missing objects runs have taken; with `bring_back` a live run returns them.
 
         Of more than a pass remembers, it looks for the first, and the next run for others.
 
@@ -160,7 +175,7 @@ class Copies:
             # Who keeps nothing may have no right to look.
             why = f"whether quarantine has what is missing is not known: {described(error)}"
             self._context.log.warning("%s", why)
-            kept, facts = [], {"not_known": why}
+            kept, facts = {}, {"not_known": why}
         else:
             facts = {}
         taken = self._taken_of(missing)
@@ -168,13 +183,13 @@ class Copies:
             return
         before = self._brought_back
         if self._context.live:
-            size = self._request.batch_size
-            for start in range(0, len(kept), size):
+            size, back_again = self._request.batch_size, self._surely(kept, taken)
+            for start in range(0, len(back_again), size):
                 if time.monotonic() >= self._ends_at:
                     break
                 self._books.batch += 1
-                self._bring_back(kept[start : start + size])
-        keys = list(dict.fromkeys([*(copy.original for copy in kept), *taken]))
+                self._bring_back(back_again[start : start + size])
+        keys = list(dict.fromkeys([*kept, *taken]))
         back = self._brought_back - before
         self._books.facts["missing_taken"] = facts | {
             "objects": len(keys),
@@ -191,8 +206,8 @@ class Copies:
                 keys[0],
             )
 
-    def _kept_of(self, missing: Collection[str]) -> list[Copy]:
-        """The newest copy of each missing key that is named still."""
+    def _kept_of(self, missing: Collection[str]) -> dict[str, list[Copy]]:
+        """The copies of each missing key that is named still."""
         keys: dict[str, None] = {}
         for prefix in self._storage.bucket.owned_prefixes:
             for page in copies_below(self._storage.client, self._name, prefix):
@@ -202,22 +217,43 @@ class Copies:
             wanted = list(self._storage.references.named(list(keys)))
         except ReferencesUnknown as error:
             raise JobFailed(f"{error} Nothing was deleted.") from error
-        with ThreadPoolExecutor(THREADS) as pool:
-            newest = pool.map(
-                lambda key: newest_copy(self._storage.client, self._name, key), wanted
-            )
-            return [copy for copy in newest if copy is not None]
+        return self._copies_of(wanted)
 
-    def _taken_of(self, missing: Sequence[str]) -> list[str]:
-        """Those that a run has meant to delete, as far as this role may read the audit log."""
-        values = {"keys": missing, "bucket": self._name}
+    def _copies_of(self, keys: Sequence[str]) -> dict[str, list[Copy]]:
+        """Those of the keys that have copies, and these, the newest first."""
+        client = self._storage.client
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = pool.map(lambda key: copies_of(client, self._name, key), keys)
+            return {key: copies for key, copies in zip(keys, found, strict=True) if copies}
+
+    def _taken_of(self, missing: Sequence[str]) -> dict[str, bool]:
+        """Those that a run has meant to delete, as far as this role may read the audit log.
+
+        True of a key when this job took it and nothing has happened to it since.
+        """
+        values = {"keys": missing, "bucket": self._name, "job": self._context.identity.job}
         database, connection = self._context.database, self._context.connection
         try:
             with database.transaction(connection, read_only=True) as cursor:
-                return [key for (key,) in cursor.execute(statements.TAKEN, values).fetchall()]
+                return dict(cursor.execute(statements.TAKEN, values).fetchall())
         except psycopg.errors.InsufficientPrivilege:
             # A right that no job needs; what lies in quarantine is known without it.
+            return {}
+
+    def _surely(self, kept: Mapping[str, Sequence[Copy]], taken: Mapping[str, bool]) -> list[Copy]:
+        """The copies that a run may bring back by itself: of all others a person decides."""
+        if not self._may_return:
             return []
+        return [
+            copies[0]
+            for key, copies in kept.items()
+            if taken.get(key) and len({(copy.etag, copy.size) for copy in copies}) == 1
+        ]
+
+    @property
+    def _may_return(self) -> bool:
+        keeps = self._storage.bucket.quarantine
+        return keeps is not None and keeps.bring_back
 
     # The end of what is kept -----------------------------------------------------------------
 
@@ -320,9 +356,9 @@ class Copies:
         return [copy for portion in _portions(free) for copy in self._not_back(portion)]
 
     def _not_back(self, copies: Sequence[Copy]) -> list[Copy]:
-        """Those whose original is not both named and there: of these, each run would write events.
+        """Those that are not named, or that may come back: of others each run would write events.
 
-        Nothing is let go for it: the gate asks about all the others.
+        Nothing is let go for it: the gate asks about all of them.
         """
         client = self._storage.client
         try:
@@ -330,11 +366,16 @@ class Copies:
             seen = look_at_targets(client, self._name, [Target(key) for key in named])
         except (ReferencesUnknown, StorageRejected) as error:
             raise JobFailed(f"{error} Nothing more was deleted.") from error
-        back = {target.key for target, it in seen.items() if isinstance(it, Present)}
+        there = {target.key for target, it in seen.items() if isinstance(it, Present)}
+        returning = {
+            it.original for it in self._returning([key for key in named if key not in there])
+        }
         for copy in copies:
-            if copy.original in back:
+            if copy.original in there:
                 self._stays(copy, "referenced", "its object is there")
-        return [copy for copy in copies if copy.original not in back]
+            elif copy.original in named and copy.original not in returning:
+                self._stays(copy, "referenced", "its object is missing: filejobs restore KEY")
+        return [it for it in copies if it.original not in named or it.original in returning]
 
     def _stays(self, copy: Copy, fate: str, why: str) -> None:
         self._books.totals.note(f"{OF_COPIES}{fate}", copy.original, Meaning.STAYS, why=why)
@@ -418,16 +459,20 @@ class Copies:
         return gone
 
     def _return(self, originals: Sequence[str]) -> None:
-        """A source names these by now: their newest copy comes back, due or not."""
-        client = self._storage.client
+        """A source names these by now: they come back, due or not, where that is sure."""
+        self._bring_back(self._returning(list(dict.fromkeys(originals))))
+
+    def _returning(self, keys: Sequence[str]) -> list[Copy]:
+        """The copies of these keys that a run may bring back by itself."""
+        if not keys or not self._may_return:
+            return []
         try:
-            newest = [newest_copy(client, self._name, key) for key in dict.fromkeys(originals)]
+            return self._surely(self._copies_of(keys), self._taken_of(keys))
         except (ClientError, BotoCoreError) as error:
             raise JobFailed(
-                f"What lies in quarantine could not be listed: {described(error)}. The next run "
-                "brings back what is referenced."
+                f"What lies in quarantine could not be listed: {described(error)}. What is "
+                "referenced stays there."
             ) from error
-        self._bring_back([copy for copy in newest if copy is not None])
 
     def _bring_back(self, copies: Sequence[Copy]) -> None:
         """Copy some back to where nothing is, one for each original."""
@@ -435,7 +480,7 @@ class Copies:
         if not wanted:
             return
         keys = named("keys", [copy.original.encode() for copy in wanted])
-        self._books.commit(self._event("objects.restore.intent", **keys))
+        self._books.commit(self._event("objects.restore.intent", because=BECAUSE, **keys))
         self._context.prove_alive()
         try:
             ends = self._storage.gate.bring_back(wanted)
@@ -450,7 +495,11 @@ class Copies:
                 # It is named and not there, so every run tries: no pause.
                 fate = f"{OF_COPIES}not brought back"
                 self._books.totals.note(fate, it.key, Meaning.PASSED_OVER, why=it.why)
-        result = {**named("restored", [key.encode() for key in back]), **reasons("failed", failed)}
+        result = {
+            "restored": len(back),
+            **named("keys", [key.encode() for key in back]),
+            **reasons("failed", failed),
+        }
         self._books.commit_result(self._event("objects.restore.result", **result))
         if back:
             self._context.log.warning(

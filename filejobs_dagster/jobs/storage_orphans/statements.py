@@ -403,17 +403,23 @@ SELECT key, first_seen_at
 """
 
 # By the index over the keys of events. A copy in quarantine that expired is no object of its own.
+# Whether the last that happened to a key is that this job took it: not that another job took it
+# with its row, and not that it was given back.
 TAKEN = """
-SELECT key
+SELECT missing.key, last.kind = 'objects.delete.intent' AND last.job = %(job)s
   FROM unnest(%(keys)s::text[]) AS missing (key)
- WHERE EXISTS (SELECT
-                 FROM audit_event
-                WHERE chain_id = 'collectors'
-                  AND body LIKE '%%"keys"%%'
-                  AND body::jsonb -> 'keys' @> jsonb_build_array(key)
-                  AND body::jsonb ->> 'kind' = 'objects.delete.intent'
-                  AND body::jsonb ->> 'bucket' = %(bucket)s
-                  AND NOT body::jsonb ? 'quarantine')
+ CROSS JOIN LATERAL (
+       SELECT (array_agg(body::jsonb ->> 'kind' ORDER BY seq DESC))[1] AS kind,
+              (array_agg(body::jsonb ->> 'job' ORDER BY seq DESC))[1] AS job
+         FROM audit_event
+        WHERE chain_id = 'collectors'
+          AND body LIKE '%%"keys"%%'
+          AND body::jsonb -> 'keys' @> jsonb_build_array(missing.key)
+          AND body::jsonb ->> 'bucket' = %(bucket)s
+          AND (body::jsonb ->> 'kind' = 'objects.restore.result'
+               OR (body::jsonb ->> 'kind' = 'objects.delete.intent'
+                   AND NOT body::jsonb ? 'quarantine'))) AS last
+ WHERE last.kind IS NOT NULL
 """
 
 # What an earlier run marked and judged, as if it had done so even earlier: for rehearsals and the

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from filejobs_dagster.audit.append import append
 from filejobs_dagster.jobs.storage_orphans import expiring, statements
 from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.gate import Gate
@@ -222,23 +222,76 @@ def test_what_is_referenced_again_comes_back_at_once_and_before_any_breaker(
     assert outcome.ok is not tripped
     assert (outcome.detail["missing"], outcome.detail["missing_taken"]["brought_back"]) == (0, 1)
     assert live(sweep) == {"files/used", "files/a"}
-    assert sweep.events("objects.restore.intent")[0]["keys"] == ["files/a"]
-    assert sweep.events("objects.restore.result")[0]["restored"] == ["files/a"]
+    (intent,) = sweep.events("objects.restore.intent")
+    assert (intent["keys"], intent["because"]) == (["files/a"], expiring.BECAUSE)
+    (result,) = sweep.events("objects.restore.result")
+    assert (result["keys"], result["restored"]) == (["files/a"], 1)
     assert "missing_taken" not in sweep("dry").detail
 
+    drop(sweep, "files/a")
+    assert sweep().detail["missing_taken"]["brought_back"] == 0, "somebody else has deleted it"
 
-def test_of_what_was_written_twice_the_newest_copy_comes_back(sweep: Sweeper) -> None:
-    sweep.installation.keeps()
+
+def drop(sweep: Sweeper, *keys: str) -> None:
+    for key in keys:
+        sweep.installation.client.delete_object(Bucket=sweep.installation.bucket, Key=key)
+
+
+def written_again_and_deleted_by_its_user(sweep: Sweeper) -> Outcome:
+    """The old file was an orphan; a new one got its key and a row, and only the row is left."""
     went(sweep, "files/a")
-    time.sleep(1.1)  # Servers date a copy to the second.
+    sweep.put("files/a", body=b"the newer one")
+    sweep.refer("files/a")
+    assert sweep().acted == 0
+    drop(sweep, "files/a")
+    outcome = sweep()
+    assert outcome.ok, outcome.error
+    return outcome
+
+
+def test_an_old_copy_does_not_come_back_under_a_newer_row_by_itself(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps(bring_back=False)
+    taken = written_again_and_deleted_by_its_user(sweep).detail["missing_taken"]
+    assert taken == {"objects": 1, "in_quarantine": 1, "brought_back": 0, "keys": ["files/a"]}
+    assert "filejobs restore KEY" in "".join(sweep.log)
+    much_later()
+    written = sweep.installation.value("SELECT count(*) FROM audit_event")
+    detail = sweep().detail
+    assert detail["fates"] == {"copy in quarantine: referenced": 1}
+    assert sweep.installation.value("SELECT count(*) FROM audit_event") == written
+    assert live(sweep) == {"files/used"}
+    assert kept(sweep) == ["files/a"], "a person may want it, so it stays while it is named"
+
+
+def test_control_where_somebody_says_that_no_key_is_written_twice_it_does(sweep: Sweeper) -> None:
+    sweep.installation.keeps(bring_back=True)
+    taken = written_again_and_deleted_by_its_user(sweep).detail["missing_taken"]
+    assert taken["brought_back"] == 1
+    answered = sweep.client.get_object(Bucket=sweep.bucket.bucket, Key="files/a")
+    assert answered["Body"].read() == b"bytes", "not what the row is about"
+
+
+def test_what_was_kept_twice_or_went_with_a_row_does_not_come_back_by_itself(
+    sweep: Sweeper, much_later: Callable[[], None]
+) -> None:
+    sweep.installation.keeps()
+    went(sweep, "files/a", "files/b")
     sweep.put("files/a", body=b"the newer one")
     assert sweep().ok
     assert sweep().acted == 1
-    assert kept(sweep) == ["files/a", "files/a"]
-    sweep.refer("files/a")
-    assert sweep().detail["missing_taken"]["brought_back"] == 1
-    answered = sweep.client.get_object(Bucket=sweep.bucket.bucket, Key="files/a")
-    assert answered["Body"].read() == b"the newer one"
+    assert kept(sweep) == ["files/a", "files/a", "files/b"]
+    intent = {"kind": "objects.delete.intent", "job": "deleted_files", "keys": ["files/b"]}
+    database = sweep.installation.database
+    with database.connect("test") as connection, database.transaction(connection) as cursor:
+        append(cursor, [{**intent, "bucket": sweep.bucket.bucket}])
+    sweep.refer("files/a", "files/b")
+    taken = sweep().detail["missing_taken"]
+    assert (taken["objects"], taken["brought_back"]) == (2, 0)
+    much_later()
+    assert sweep().detail["fates"] == {"copy in quarantine: referenced": 3}
+    assert live(sweep) == {"files/used"}
 
 
 def test_behind_our_delete_markers_a_missing_object_is_named_with_the_way_back(
@@ -262,7 +315,7 @@ def test_behind_our_delete_markers_a_missing_object_is_named_with_the_way_back(
     assert "filejobs restore KEY" in "".join(sweep.log)
 
 
-def test_a_role_that_may_not_read_the_log_knows_what_lies_in_quarantine(
+def test_a_role_that_may_not_read_the_log_says_what_quarantine_has_and_returns_nothing(
     sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.installation.keeps()
@@ -273,7 +326,8 @@ def test_a_role_that_may_not_read_the_log_knows_what_lies_in_quarantine(
         " AS 'BEGIN RAISE insufficient_privilege; END'"
     )
     monkeypatch.setattr(statements, "TAKEN", "SELECT refuse()")
-    assert sweep().detail["missing_taken"]["brought_back"] == 1
+    taken = sweep().detail["missing_taken"]
+    assert (taken["in_quarantine"], taken["brought_back"]) == (1, 0)
 
 
 def test_a_role_that_may_not_write_what_is_owned_says_so_and_fails_no_run(sweep: Sweeper) -> None:
@@ -302,7 +356,7 @@ def test_what_a_source_names_only_when_its_time_is_over_comes_back_and_is_not_lo
     assert outcome.detail["in_quarantine"]["brought_back"] == 1
     assert live(sweep) == {"files/used", "files/a"}
     assert sweep.events("objects.restore.intent")[0]["keys"] == ["files/a"]
-    assert sweep.events("objects.restore.result")[0]["restored"] == ["files/a"]
+    assert sweep.events("objects.restore.result")[0]["keys"] == ["files/a"]
 
     written = sweep.installation.value("SELECT count(*) FROM audit_event")
     assert sweep().detail["fates"] == {"copy in quarantine: referenced": 1}
