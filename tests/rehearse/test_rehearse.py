@@ -388,6 +388,7 @@ def test_without_the_guard_that_refuses_a_forgotten_prepend_nothing_would_have_s
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("application", ALL, indirect=True)
 def test_each_application_is_rehearsed_and_every_rule_that_it_would_lose_files_by_is_stopped(
     application: Application, tmp_path: Path
