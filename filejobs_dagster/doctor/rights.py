@@ -15,7 +15,6 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from filejobs_dagster.door.databases import operators
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.registry import BY_NAME
 
@@ -166,6 +165,8 @@ def statements(rights: Iterable[Right], role: str) -> list[sql.Composed]:
 
 def own_rights(settings: Settings, who: Who = "jobs") -> tuple[Right, ...]:
     """What a role needs on the project's own tables, for the jobs of the settings."""
+    from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (--help is fast)
+
     schema = settings.database.schema_name
     needed: list[tuple[str, tuple[str, ...]]] = []
     functions: tuple[str, ...] = ()
