@@ -151,17 +151,6 @@ def test_orphans_only(newcomer: Newcomer, s3_client: S3Client) -> None:
     for block in (BEFORE, rest):
         newcomer.type(block)
     assert len(keys(s3_client, newcomer.bucket)) == 10
-    # On to the first live run, which asks for what the rehearsal prints.
-    (rehearsal,) = blocks("Rehearse a sweep")
-    rehearse, run = rehearsal.splitlines()
-    newcomer.type("filejobs bucket adopt uploads")
-    refused = newcomer.type("filejobs run storage_orphans --live || true")
-    assert "--rehearsed HASH" in " ".join(refused.split())
-    last = newcomer.type(rehearse + " 2>&1").splitlines()[-1]
-    assert last.startswith("For the first live run: --rehearsed ")
-    newcomer.type(run.replace("HASH", last.split()[-1]))
-    assert (newcomer.folder / "rehearsal.html").exists()
-    assert len(keys(s3_client, newcomer.bucket)) == 10
 
 
 def test_a_new_application(newcomer: Newcomer, s3_client: S3Client) -> None:
