@@ -124,8 +124,10 @@ def rehearse(  # noqa: PLR0917 (each is an option)
 
     Where all went as it must, a hash stands at the end: `filejobs run storage_orphans --live
     --rehearsed HASH` is let in by it, for two weeks, while installation, bucket, database, sources
-    and rules are those that were rehearsed. It removes no more objects than went here. The hash is
-    all that has to come from this machine to that of the run.
+    and rules are those that were rehearsed. All runs by it remove no more objects than went here.
+    A dump has no name of its own: where the real sources name twice or half as many keys, the run
+    is refused; a dump of another database of about that size is not noticed. The hash is all that
+    has to come from this machine to that of the run.
 
     [bold]What this version does not do[/bold]
       Of the other jobs it rehearses those that take rows and what they name, each by

@@ -165,6 +165,8 @@ def statements(rights: Iterable[Right], role: str) -> list[sql.Composed]:
 
 def own_rights(settings: Settings, who: Who = "jobs") -> tuple[Right, ...]:
     """What a role needs on the project's own tables, for the jobs of the settings."""
+    from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (--help is fast)
+
     schema = settings.database.schema_name
     from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (boto3)
 

@@ -15,12 +15,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -51,6 +49,7 @@ from filejobs_dagster.streams import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
@@ -287,11 +286,8 @@ def rehearse(settings: Settings, options: Options, say: Callable[[str], None]) -
         )
     entry, bucket = settings.bucket_of(JOB)
     with ExitStack() as closing_all:
-        folder = Path(
-            closing_all.enter_context(
-                tempfile.TemporaryDirectory(prefix="filejobs-rehearsal-", dir=options.folder)
-            )
-        )
+        # What a killed rehearsal left is removed by the next one.
+        folder = closing_all.enter_context(Scratch(options.folder)).folder
         taken = Taken(at=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
         if options.listing is None:
             client = make_client(bucket)
@@ -398,7 +394,7 @@ def _hash(
     place = Expectation(
         settings.installation, bucket.bucket, bucket.endpoint_url or AWS, found["fingerprint"], at
     )
-    made = Rehearsed(found["fingerprint"], at, found["gone"]["objects"])
+    made = Rehearsed(found["fingerprint"], at, found["gone"]["objects"], found["references"])
     return made.as_hash(place, taken.database, bucket)
 
 
@@ -1035,7 +1031,8 @@ def _run_there(
         log.open("w") as errors,
         subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            # It ends when this pipe closes: with this process, however that ends.
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

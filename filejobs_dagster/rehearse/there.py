@@ -14,10 +14,11 @@ import os
 import random
 import re
 import sys
+import threading
 import uuid
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -343,6 +344,7 @@ class Rehearsal:
             "by_prefix": detail.get("by_prefix", []),
             "by_age": detail.get("by_age", []),
             "requests": dict(trial.requests),
+            "references": detail.get("references", 0),
         }  # fmt: skip
 
     # The other jobs ----------------------------------------------------------------------------
@@ -635,6 +637,18 @@ class Rehearsal:
                 )
 
 
+_UNIQUE = """
+SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I CASCADE', conrelid::regclass, conname)
+  FROM pg_constraint
+ WHERE conrelid = to_regclass(%(table)s) AND contype IN ('p', 'u') AND conparentid = 0
+UNION ALL
+SELECT format('DROP INDEX %%s', indexrelid::regclass)
+  FROM pg_index
+ WHERE indrelid = to_regclass(%(table)s) AND indisunique
+   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
+"""
+
+
 @dataclass(frozen=True)
 class _Row:
     """A row that names a live file: one that is there, with another name."""
@@ -665,6 +679,10 @@ class _Row:
         with closing(database.connect("plant")) as connection:
             try:
                 with connection.transaction() as transaction, connection.cursor() as cursor:
+                    # It has all of another row but the name; this copy of the copy is its own.
+                    table = sql.Identifier(*self.table.split(".", 1)).as_string(cursor)
+                    for (drop,) in cursor.execute(_UNIQUE.encode(), {"table": table}).fetchall():
+                        cursor.execute(drop.encode())
                     cursor.execute(statement)
                     found = cursor.rowcount == 1 and self.new.encode() in {
                         _as_bytes(value) for (value,) in cursor.execute(self.source.sql.encode())
@@ -821,9 +839,17 @@ def refuse_others(endpoint: str) -> None:
     sys.addaudithook(look)
 
 
+def _end_with_owner() -> None:
+    """Wait until standard input closes: whoever began this has gone."""
+    with suppress(OSError):
+        os.read(0, 1)
+    os._exit(1)
+
+
 def main() -> None:
     """Play, and write report.json into the folder."""
     folder = Path(sys.argv[1])
+    threading.Thread(target=_end_with_owner, daemon=True).start()
 
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")

@@ -7,14 +7,18 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import uuid
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
+import psutil
 import pytest
 import yaml
 from moto.moto_api import recorder
@@ -39,7 +43,6 @@ from tests.jobs.storage_orphans.test_sweep_named import Careless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
@@ -385,6 +388,7 @@ def test_without_the_guard_that_refuses_a_forgotten_prepend_nothing_would_have_s
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("application", ALL, indirect=True)
 def test_each_application_is_rehearsed_and_every_rule_that_it_would_lose_files_by_is_stopped(
     application: Application, tmp_path: Path
@@ -426,6 +430,7 @@ def report(**changes: Any) -> dict[str, Any]:
         "gone": {"objects": 1, "bytes": 5, "by_age": [], "sample": ["files/dead"]},
         "by_prefix": [],
         "requests": {"HeadObject": 2},
+        "references": 2,
         "estimated_seconds": 1.5,
         "canaries": [],
         "others": [],
@@ -460,6 +465,49 @@ except PermissionError as error:
         check=True,
     )
     assert said.stdout == "A rehearsal reaches nothing but its own store.\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ["mlflow"], indirect=True)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_rehearsal_that_is_ended_leaves_no_process_and_no_copy(
+    application: Application, tmp_path: Path, how: signal.Signals
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    path = application.write()
+    command = [sys.executable, "-m", "filejobs_dagster.cli", "--config", str(path), "rehearse"]
+    with subprocess.Popen(
+        [*command, "--scratch-dir", str(scratch)],
+        env={**os.environ, **application.environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("the job as it is"):
+                break
+        children = psutil.Process(process.pid).children(recursive=True)
+        copies = {it.cwd() for it in children if "postgres" in it.name()}
+        # CONTROL: there is something to be left.
+        assert len(copies) == 1
+        assert all(Path(it).exists() for it in copies)
+        assert any("filejobs_dagster.rehearse.there" in it.cmdline() for it in children)
+        assert list(scratch.iterdir())
+        process.send_signal(how)
+        process.stderr.read()
+        assert process.wait(60) != 0
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+    assert not [it for it in copies if Path(it).exists()]
+    if how == signal.SIGKILL:
+        assert list(scratch.iterdir())
+        # Whatever the next one does.
+        options = Options(folder=scratch, listing=tmp_path / "not there")
+        with pytest.raises(CannotRehearse, match="cannot be read"):
+            rehearse(application.settings(), options, lambda _: None)
+    assert not list(scratch.iterdir())
 
 
 RULE = {"kind": "transform", "name": "prepend of manuals", "would_have_gone": 9, "gone": 0,

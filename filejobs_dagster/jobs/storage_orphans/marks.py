@@ -253,7 +253,7 @@ class Marks:
             return bool(one(cursor)[0])
 
     def let_in_before(self, bucket: str) -> bool:
-        """Whether a live run by these sources and rules has been let in to delete.
+        """Whether a live run that could delete by these sources and rules has ended well.
 
         Args:
             bucket: Its name on the server.
@@ -263,6 +263,13 @@ class Marks:
         with self._reading() as cursor:
             cursor.execute(statements.LET_IN_BEFORE, {**self._values, **of})
             return bool(one(cursor)[0])
+
+    def taken_by(self, rehearsal: str) -> int:
+        """How many objects runs have removed that this rehearsal's hash let in."""
+        of = {"job": self._context.identity.job, "hash": rehearsal}
+        with self._reading() as cursor:
+            cursor.execute(statements.TAKEN_BY_REHEARSAL, of)
+            return int(one(cursor)[0])
 
     def mark(self, orphans: Sequence[Orphan], at: datetime) -> None:
         """Note that these objects were seen without a reference, each row within a moment."""

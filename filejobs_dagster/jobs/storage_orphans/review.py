@@ -476,11 +476,18 @@ def _refuse_outdated(
 # wherever the run begins. It proves nothing against somebody who lies; it tells mistakes.
 
 _HASH = re.compile(
-    r"(?P<rules>[0-9a-f]{16})-(?P<at>\d{8}T\d{6}Z)-(?P<objects>\d+)-(?P<digest>[0-9a-f]{16})"
+    r"(?P<rules>[0-9a-f]{16})-(?P<at>\d{8}T\d{6}Z)-(?P<objects>\d+)-(?P<references>\d+)"
+    r"-(?P<digest>[0-9a-f]{16})"
 )
 _STAMP = "%Y%m%dT%H%M%SZ"
 OF_A_DUMP = "a dump"
 """Stands for the database's identity where the rows came from a dump, which has none."""
+
+MOST_GROWTH = 2
+"""How many times as many references one database may have than the rehearsed one, or as few."""
+
+FEW_REFERENCES = 10
+"""A difference that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -491,11 +498,13 @@ class Rehearsed:
         rules: The fingerprint of the sources and rules that were rehearsed.
         ended_at: When, to the second.
         objects: How many objects went there.
+        references: How many keys the sources named there.
     """
 
     rules: str
     ended_at: datetime
     objects: int
+    references: int
 
     def as_hash(self, place: Expectation, database: str, bucket: BucketSettings) -> str:
         """The line that a run is given.
@@ -506,7 +515,7 @@ class Rehearsed:
             bucket: Whose settings beyond the fingerprint count, too.
         """
         stamp = f"{self.ended_at.astimezone(timezone.utc):{_STAMP}}"
-        said = f"{self.rules}-{stamp}-{self.objects}"
+        said = f"{self.rules}-{stamp}-{self.objects}-{self.references}"
         elsewhere = bucket.named_elsewhere.model_dump(mode="json", exclude={"databases"})
         beside = [
             said, place.installation, place.bucket, place.endpoint, database,
@@ -539,7 +548,7 @@ class Rehearsed:
                 "went as it must. Nothing was done."
             )
         at = datetime.strptime(parts["at"], _STAMP).replace(tzinfo=timezone.utc)
-        made = cls(parts["rules"], at, int(parts["objects"]))
+        made = cls(parts["rules"], at, int(parts["objects"]), int(parts["references"]))
         _refuse_outdated(
             "The rehearsal", at, made.rules, expected, taken="Correct the clock", again=again
         )
@@ -552,6 +561,24 @@ class Rehearsed:
                 f"{expected.endpoint}. Nothing was done."
             )
         return made
+
+    def compare(self, references: int) -> None:
+        """Refuse a database that is another than the rehearsed one; a dump has no other identity.
+
+        Args:
+            references: How many keys the sources name here.
+
+        Raises:
+            JobFailed: They are far more, or far fewer.
+        """
+        less, more = sorted((self.references, references))
+        if more > less * MOST_GROWTH and more - less > FEW_REFERENCES:
+            raise JobFailed(
+                f"In the rehearsal the sources named {self.references:,} keys, and here they name "
+                f"{references:,}: another database was rehearsed (an old dump, or one of a test), "
+                "or rows are missing in one of both. Find out which; then run filejobs rehearse "
+                "again, on the database of this run or a dump of today. Nothing was deleted."
+            )
 
 
 def _row(line: Line) -> _Row:

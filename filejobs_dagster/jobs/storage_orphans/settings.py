@@ -275,8 +275,8 @@ class StorageOrphansRun(OneRun, StorageOrphansSettings):
         str,
         Run(
             "The hash of a rehearsal, as `filejobs rehearse` prints it. The first live run by "
-            "changed sources or rules asks for it, and removes no more than went there. Empty: "
-            "none.",
+            "changed sources or rules asks for it; all runs by it remove no more than went there. "
+            "Empty: none.",
             safer="either",
         ),
     ] = ""

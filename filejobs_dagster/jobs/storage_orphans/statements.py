@@ -365,20 +365,35 @@ SELECT EXISTS (SELECT
                   AND run_id <> %(run_id)s)
 """
 
-# Live runs that could delete by these rules: a first pass could not, and one that was refused has
-# neither ended well nor been let in.
+# Live runs that could delete by these rules and ended well: a first pass could not, nor could one
+# that a bound of nothing stopped. One that was let in and failed has shown nothing.
 LET_IN_BEFORE = """
 SELECT EXISTS (SELECT
-                 FROM (SELECT job, installation, mode, outcome, detail FROM job_run
+                 FROM (SELECT job, installation, mode, outcome, acted, detail FROM job_run
                         UNION ALL
-                       SELECT job, installation, mode, outcome, detail FROM job_progress) AS run
+                       SELECT job, installation, mode, outcome, acted, detail
+                         FROM job_progress) AS run
                 WHERE job = %(job)s
                   AND installation = %(installation)s
                   AND mode = 'live'
+                  AND outcome = 'ok'
                   AND detail ->> 'bucket' = %(name)s
                   AND detail ->> 'fingerprint' = %(fingerprint)s
-                  AND (detail ? 'let_in'
-                       OR (outcome = 'ok' AND detail ->> 'first_pass' = 'false')))
+                  AND detail ->> 'first_pass' = 'false'
+                  AND (acted > 0 OR detail ->> 'stopped_reason' IS DISTINCT FROM 'limit'))
+"""
+
+# A run may stand in both.
+TAKEN_BY_REHEARSAL = """
+SELECT coalesce(sum(acted), 0)::bigint
+  FROM (SELECT max(acted) AS acted
+          FROM (SELECT run_id, job, mode, acted, detail FROM job_run
+                 UNION ALL
+                SELECT run_id, job, mode, acted, detail FROM job_progress) AS run
+         WHERE job = %(job)s
+           AND mode = 'live'
+           AND detail -> 'let_in' ->> 'hash' = %(hash)s
+         GROUP BY run_id) AS once
 """
 
 # By the records of the job: those that know no quarantine have deleted at once.

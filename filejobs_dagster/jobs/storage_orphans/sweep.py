@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from filejobs_dagster.book.bookkeeping import MAX_RUNTIME, REFERENCES_READ_AT, Bookkeeping
+from filejobs_dagster.book.bookkeeping import LIMIT, MAX_RUNTIME, REFERENCES_READ_AT, Bookkeeping
 from filejobs_dagster.book.totals import Totals
 from filejobs_dagster.door.adoption_target import AWS
 from filejobs_dagster.jobs.late_landings import LATE_LANDING, late_landings
@@ -132,6 +132,8 @@ class Sweep:
             raise
         self._note_search(elsewhere.found)
         self._note(made)
+        if rehearsed is not None:
+            rehearsed.compare(made.found.references)
         self._write_report(made, scratch, now)
         copies = Copies(
             self._context,
@@ -240,10 +242,19 @@ class Sweep:
         Raises:
             JobFailed: It says nothing.
         """
-        name = self._storage.bucket.bucket
-        if self._marks.let_in_before(name):
+        said = self._request.rehearsed.strip()
+        if rehearsed is not None:
+            # Whatever has changed since, and however often it is given: no more than somebody has
+            # seen go.
+            room = max(0, rehearsed.objects - self._marks.taken_by(said))
+            least = min(self._request.limit, room)
+            self._request = self._request.model_copy(update={"limit": least})
+        known = self._marks.let_in_before(self._storage.bucket.bucket)
+        if known and rehearsed is None:
             return None
         if not self._context.live:
+            if known:
+                return None
             self._context.log.info(
                 "No live run has gone by these sources and rules yet. The first asks for the hash "
                 "that `filejobs rehearse` prints, or for a reviewed list."
@@ -253,10 +264,7 @@ class Sweep:
         if reviewed is not None:
             by = {"by": "reviewed list", "run_id": reviewed.heading.run_id}
         elif rehearsed is not None:
-            by = {"by": "rehearsal", "hash": self._request.rehearsed.strip()}
-            # Whatever has changed since, it does not take more than somebody has seen go.
-            least = min(self._request.limit, rehearsed.objects)
-            self._request = self._request.model_copy(update={"limit": least})
+            by = {"by": "rehearsal", "hash": said}
         elif UNREHEARSED in self._request.override.breakers:
             by = {"by": "word", "reason": self._request.override.reason}
             reading = Reading(
@@ -276,8 +284,8 @@ class Sweep:
                 f"{JOB} --live --rehearsed HASH` (in a run's config: rehearsed). Or "
                 "review the list that a dry run writes (report_to), and `filejobs apply FILE "
                 f"--live`. Or say that you want neither: `filejobs run {JOB} --live --override "
-                f"{UNREHEARSED} --why '…'`. After one such run, schedules go on by themselves "
-                "until sources or rules change. Nothing was deleted."
+                f"{UNREHEARSED} --why '…'`. After one such run that ends well, schedules go on by "
+                "themselves until sources or rules change. Nothing was deleted."
             )
         self._books.facts["let_in"] = by
         self._books.commit_position({"let_in": by})
@@ -435,7 +443,10 @@ class Sweep:
     ) -> None:
         """Delete what is confirmed."""
         due, _ = self._marks.tally(confirmed_before)
-        if not due.count or not self._request.limit:
+        if not due.count:
+            return
+        if not self._request.limit:
+            self._books.stopped = LIMIT
             return
         self._ticker.phase(
             "removing",

@@ -23,14 +23,17 @@ from filejobs_dagster.jobs.storage_orphans.review import (
     unescape_key,
 )
 from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED
+from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.primary import server_state
+from filejobs_dagster.run_context import JobFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     import psycopg
 
+    from filejobs_dagster.references.own_tables import Claim
     from tests.jobs.storage_orphans.conftest import Sweeper
 
 ORPHANS = ("files/a", "files/b with é and %", "files/c", "files/=d")
@@ -271,7 +274,12 @@ def test_a_role_that_may_not_read_the_audit_log_gets_its_list_all_the_same(
 
 
 def rehearsed(
-    sweep: Sweeper, *, objects: int = 10, ago: timedelta = timedelta(0), **other: Any
+    sweep: Sweeper,
+    *,
+    objects: int = 10,
+    references: int = 1,
+    ago: timedelta = timedelta(0),
+    **other: Any,
 ) -> str:
     """The hash that a rehearsal of the sweeper's rules prints."""
     bucket, now = sweep.bucket, datetime.now(timezone.utc) - ago
@@ -281,7 +289,8 @@ def rehearsed(
     rules = other.pop("rules", here.fingerprint)
     database = other.pop("database", database)
     settings = bucket.model_copy(update={"min_age": other.pop("min_age", bucket.min_age)})
-    return Rehearsed(rules, now, objects).as_hash(replace(here, **other), database, settings)
+    made = Rehearsed(rules, now, objects, references)
+    return made.as_hash(replace(here, **other), database, settings)
 
 
 def test_rules_that_nobody_rehearsed_or_reviewed_delete_nothing_until_somebody_says_so(
@@ -341,6 +350,53 @@ def test_a_rehearsal_in_which_nothing_went_lets_nothing_go(sweep: Sweeper) -> No
     assert outcome.acted == 0
     assert outcome.detail["swept"] is False
     assert sweep.installation.keys() >= set(ORPHANS)
+    # It has shown nothing, so the next is asked again.
+    assert "--rehearsed HASH" in (sweep().error or "")
+
+
+def test_a_run_that_was_let_in_and_failed_binds_the_next_which_has_only_what_is_left_of_the_bound(
+    sweep: Sweeper,
+) -> None:
+    sweep.asks = True
+    sweep.seen_before(*ORPHANS)
+    said = rehearsed(sweep, objects=3)
+    calls = 0
+
+    class Failing(Gate):
+        def _judged(self, keys: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, str]:
+            nonlocal calls
+            calls += 1
+            if calls > 2:
+                raise JobFailed("a source answers no more")
+            return super()._judged(keys, claims)
+
+    sweep.gate = Failing
+    failed = sweep(rehearsed=said, batch_size=1)
+    assert not failed.ok
+    assert (failed.acted, failed.detail["let_in"]["by"]) == (2, "rehearsal")
+    sweep.gate = Gate
+    # CONTROL: two are left, and whoever counted it as let in would now take both, unasked.
+    assert "--rehearsed HASH" in (sweep().error or "")
+    again = sweep(rehearsed=said)
+    assert again.ok, again.error
+    assert again.acted == 1
+    # The same line, once more, is worth nothing; without it, the rules are known by now.
+    assert sweep(rehearsed=said).acted == 0
+    assert sweep().ok
+
+
+@pytest.mark.parametrize("database", [None, OF_A_DUMP])
+def test_a_rehearsal_on_a_database_of_another_size_is_refused_before_anything_is_deleted(
+    sweep: Sweeper, database: str | None
+) -> None:
+    sweep.asks = True
+    sweep.seen_before(*ORPHANS)
+    other: dict[str, Any] = {} if database is None else {"database": database}
+    refused = sweep(rehearsed=rehearsed(sweep, references=1000, **other))
+    assert "the sources named 1,000 keys, and here they name 1:" in (refused.error or "")
+    assert sweep.installation.keys() >= set(ORPHANS)
+    # CONTROL: about as many let it in.
+    assert sweep(rehearsed=rehearsed(sweep, references=9, **other)).acted == len(ORPHANS)
 
 
 @pytest.mark.parametrize(
