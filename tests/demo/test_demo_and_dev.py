@@ -28,11 +28,15 @@ from filejobs_dagster.registry import JOB_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
-
 PROJECT = Path(__file__).parents[2]
 SECONDS_FOR_THE_DEMO = 900
 SECONDS_TO_BE_READY = 300
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.thorough,
+    pytest.mark.timeout(3 * SECONDS_FOR_THE_DEMO),
+]
 
 
 def environment() -> dict[str, str]:
