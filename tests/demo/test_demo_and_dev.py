@@ -28,11 +28,15 @@ from filejobs_dagster.registry import JOB_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.thorough]
-
 PROJECT = Path(__file__).parents[2]
-SECONDS_FOR_THE_DEMO = 200
-SECONDS_TO_BE_READY = 100
+SECONDS_FOR_THE_DEMO = 900
+SECONDS_TO_BE_READY = 300
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.thorough,
+    pytest.mark.timeout(3 * SECONDS_FOR_THE_DEMO),
+]
 
 
 def environment() -> dict[str, str]:
@@ -107,6 +111,8 @@ def assert_that_it_told_the_whole_story(place: DemoPlace, output: str) -> server
     assert len(completed) == int(promised[1]) > 0
     bytes_there = stored(running.s3_endpoint)
     assert {key: bytes_there.get(key) for key in completed} == completed
+    assert f"the real sweep took {SMALL.orphans} objects" in output
+    assert "filejobs run storage_orphans --live --rehearsed " in output
     restored = re.search(r"\$ filejobs restore (\S+) --live", output)
     assert restored is not None, output
     assert restored[1] in bytes_there

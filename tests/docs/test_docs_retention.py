@@ -59,7 +59,9 @@ def installation(
     installation = make_installation(tmp_path, database_url, bucket, s3_client, s3_server)
     installation.adopt()
     document = yaml.safe_load((EXAMPLES / "filejobs.retention.yaml").read_text(encoding="utf-8"))
-    shown = [yaml.safe_load(each.text) for each in PAGE.blocks if each.language == "yaml"][-1]
+    shown = yaml.safe_load(
+        next(it.text for it in PAGE.blocks if "name: expired sessions" in it.text)
+    )
     rules = document["jobs"]["table_retention"]["rules"]
     assert shown["jobs"]["table_retention"]["rules"] == rules[:2]
     installation.document["jobs"]["table_retention"] = document["jobs"]["table_retention"]
