@@ -168,7 +168,6 @@ def own_rights(settings: Settings, who: Who = "jobs") -> tuple[Right, ...]:
     from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (--help is fast)
 
     schema = settings.database.schema_name
-    from filejobs_dagster.door.databases import operators  # noqa: PLC0415 (boto3)
 
     needed: list[tuple[str, tuple[str, ...]]] = []
     functions: tuple[str, ...] = ()

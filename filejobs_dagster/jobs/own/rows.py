@@ -86,9 +86,6 @@ class Rows(Collection):
         del won
         return []
 
-    def _made_from(self, rows: Sequence[Reservation], beside: Sequence[str]) -> None:
-        """Nothing is made from a row."""
-
     def _report_batch(self, batch: Sequence[Reservation], *_: Any) -> None:
         self._books.batch += 1
         self._books.totals.claimed += len(batch)
