@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.deployment import Deployment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(600)]
 
 JOB = "upload_reservations"
 TODAY = datetime.now(timezone.utc).date()
