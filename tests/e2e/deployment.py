@@ -86,7 +86,7 @@ class Deployment:
             os.environ.update(saved)
 
     def reconcile(self, *, silence: timedelta = SILENCE) -> Reconciled:
-        settings = self.installation.settings()
+        settings = self.installation.settings(self.environment)
         with self.instance() as instance:
             return reconcile(instance, settings, silence=silence)
 
