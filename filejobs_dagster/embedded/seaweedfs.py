@@ -112,7 +112,8 @@ class SeaweedFS(S3Endpoint):
                     *("-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}"),
                     # Else two of these on one machine would meet at one port.
                     *("-s3.port.iceberg=0", "-s3.port.lance=0"),
-                    *("-volume.max=200", "-master.volumeSizeLimitMB=64"),
+                    # Each bucket takes seven of them, and they are as large as what is in them.
+                    *("-volume.max=2000", "-master.volumeSizeLimitMB=64"),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=output,
