@@ -156,7 +156,7 @@ def execute(
     has = Resources(settings, client, history)
 
     try:
-        run_spec = _ticket(context, settings, config, collector)
+        run_spec = _run_spec(context, settings, config, collector)
         live = run_spec.identity.mode == "live"
         if live:
             _refuse(config.beyond(settings, job), job)
@@ -218,7 +218,7 @@ def _tag(context: dg.OpExecutionContext, config: CollectorConfig, run_spec: RunS
     context.instance.add_run_tags(context.run_id, added)
 
 
-def _ticket(
+def _run_spec(
     context: dg.OpExecutionContext,
     settings: Settings,
     config: CollectorConfig,

@@ -15,8 +15,8 @@ by somebody else.
 Copies are read as the bucket lists them, a page at a time, so a million of them need no more memory
 than a thousand. Those that have been kept long enough go by the same rules as an orphan: a known
 shape, a search for their names in all columns, and the gate, which asks every source once more. The
-copy of a key that is named by now stays. What cannot go is counted and waits
-behind the others, as everything that fails.
+copy of a key that is named by now stays. What cannot go is counted and waits behind the others, as
+everything that fails.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Copies:
     def recall(self, found: Classification) -> None:
         """Find which missing objects runs have taken; with `bring_back` a live run returns them.
 
-        Of more than a pass remembers, it looks for the first, and the next run for others.
+        Of more than a pass remembers, it looks for the first alone, until these are back.
 
         Args:
             found: By the pass.
