@@ -26,6 +26,21 @@ PACKAGE = CHECKOUT / "examples" / "own-package"
 BROKEN = "[filejobs.jobs]\nown_broken = no_such_module:JOB\nstorage_orphans = acme_filejobs:X\n"
 
 
+def install(*where: str | Path) -> None:
+    """Install the package of the examples with uv, where its options say: nothing is downloaded.
+
+    What builds it is looked for in the environment of `--python`, which has to be given: without it
+    uv takes a `.venv` in the working directory, or the system's Python.
+    """
+    subprocess.run(
+        [
+            str(SCRIPTS / "uv"), "pip", "install", "--offline", "--no-deps",
+            "--no-build-isolation", *map(str, where), str(PACKAGE),
+        ],
+        check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """The interpreter of a new environment that has what this one has, and the package."""
@@ -35,13 +50,7 @@ def python(tmp_path: Path) -> Path:
     here = sysconfig.get_path("purelib")
     (inside / "everything.pth").write_text(f"{here}\n{CHECKOUT}\n")
     found = home / "bin" / "python"
-    subprocess.run(
-        [
-            str(SCRIPTS / "uv"), "pip", "install", "--offline", "--no-deps",
-            "--no-build-isolation", "--python", str(found), str(PACKAGE),
-        ],
-        check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
+    install("--python", found)
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -28,10 +27,12 @@ from tests.e2e.deployment import (
     wait_until,
 )
 from tests.e2e.test_backfills import backfill, day, id_in, recorded
-from tests.e2e.test_own_package import PACKAGE
+from tests.e2e.test_own_package import install
 from tests.jobs.test_own_jobs import DRAFTS, RULE, is_alive
 
 if TYPE_CHECKING:
+    import subprocess
+
     from tests.alerts.receiver import Receiver
     from tests.installation import Installation
 
@@ -236,13 +237,7 @@ def test_a_killed_run_of_an_installed_package_is_recorded_judged_and_told(
 ) -> None:
     installation = deployment.installation
     installed = installation.folder / "installed"
-    subprocess.run(
-        [
-            str(SCRIPTS / "uv"), "pip", "install", "--offline", "--no-deps",
-            "--no-build-isolation", "--target", str(installed), str(PACKAGE),
-        ],
-        check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
+    install("--python", sys.executable, "--target", installed)
     with_variables(monkeypatch, PYTHONPATH=f"{CHECKOUT}{os.pathsep}{installed}")
     installation.execute(DRAFTS + SLOW_ROW)
     installation.execute(
