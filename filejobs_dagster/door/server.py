@@ -17,7 +17,8 @@ from filejobs_dagster.door.belonging import adoption_target_of
 from filejobs_dagster.door.guard import Guard
 from filejobs_dagster.objects.deletion_mode import Abilities, abilities_of, learn
 from filejobs_dagster.objects.errors import StorageError, described
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import Absent, look_at_targets
 from filejobs_dagster.objects.identity import ROUNDED_BY, agreement, strong
 from filejobs_dagster.objects.sending import Deleting, refuses_many
 from filejobs_dagster.objects.targets import Target, Verdict

@@ -22,7 +22,8 @@ from filejobs_dagster.objects import identity, targets
 from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
 from filejobs_dagster.objects.deletion_mode import DeletionMode, abilities_of
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import strong
 from filejobs_dagster.objects.judgement import KeyOutcomes, LastQuestion
 from filejobs_dagster.objects.multipart.aborting import Aborting

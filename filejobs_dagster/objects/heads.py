@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os.path
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,12 +19,12 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
+from filejobs_dagster.objects.finding import Present, found_for_less
 from filejobs_dagster.objects.identity import without_quotes
-from filejobs_dagster.objects.targets import Target, needs_single_delete
+from filejobs_dagster.objects.targets import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
@@ -46,37 +45,39 @@ class Absent:
     delete_marker: bool
 
 
-@dataclass(frozen=True)
-class Present:
-    """An object, or a version of it, that is there.
-
-    Attributes:
-        etag: Without quotes; empty when the server sent none. Compare it by `agreement`.
-        size: In bytes.
-        modified: None when the server did not say.
-        version: The version's identifier; None where the bucket keeps none.
-        lock: What retains it, as far as the server says so in this answer.
-    """
-
-    etag: str
-    size: int
-    modified: datetime | None
-    version: str | None
-    lock: Locked | None
-
-
 CloseSighting: TypeAlias = "Present | Absent | StorageError"
 
 
 def look_at_targets(
-    client: S3Client, bucket: str, targets: Sequence[Target], *, threads: int = THREADS
+    client: S3Client,
+    bucket: str,
+    targets: Sequence[Target],
+    *,
+    threads: int = THREADS,
+    without_versions: bool = False,
 ) -> dict[Target, CloseSighting]:
     """Ask for each target whether it is there, as closely as a deletion needs to know it.
+
+    Args:
+        client: From `make_client`.
+        bucket: The bucket's name.
+        targets: Repeated ones count once.
+        threads: How many requests are under way at once.
+        without_versions: True where the bucket keeps no versions, and so knows no locks either:
+            what can be found for less than a HEAD then says all that a HEAD would.
 
     Raises:
         StorageRejected: No request can succeed: credentials, connection, throttling.
     """
-    return ask_each(client, bucket, targets, _present, threads=threads)
+    listed: dict[str, Present] = {}
+    if without_versions:
+        keys = [it.key for it in targets if it.version is None]
+        listed = found_for_less(client, bucket, keys)
+    seen: dict[Target, CloseSighting] = {
+        it: listed[it.key] for it in targets if it.version is None and it.key in listed
+    }
+    others = [it for it in targets if it not in seen]
+    return seen | ask_each(client, bucket, others, _present, threads=threads)
 
 
 def ask_each(
@@ -185,83 +186,12 @@ def _present(answer: HeadObjectOutputTypeDef) -> Present:
     )
 
 
-# Finds objects by listing where they lie close together, which costs far less than one HEAD each.
-#
-# A listed entry takes a client a twentieth of the time of a HEAD, and a page brings a thousand of
-# them in one request. That pays where many of the entries are wanted, and not where the keys lie
-# scattered among millions of others, so the first page is a small one that tells which it is.
-#
-# Only what a page names counts. A key that no page names is not thereby absent: whoever needs to
-# know asks for it by itself.
-
-FEWEST_KEYS = 50
-"""Below it, a HEAD for each key is as good."""
-
-FIRST_PAGE = 100
-PAGE = 1000
-
-ENTRIES_PER_HEAD = 16
-"""How many listed entries take the time of one HEAD, with some room for error."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """An object that is there.
-
-    Attributes:
-        size: In bytes.
-        etag: As the server wrote it, with its quotes; empty when it sent none.
-    """
-
-    size: int
-    etag: str
-
-
-def found_by_listing(client: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, Found]:
-    """Return those of the keys that a listing names, as far as listing pays.
-
-    An error of storage ends the listing and is not raised: the keys that are not in the answer
-    have to be asked for anyway, and then storage says again what is wrong.
-    """
-    # What XML cannot carry faithfully may come back as another key's name.
-    wanted = {key for key in keys if not needs_single_delete(key)}
-    if len(wanted) < FEWEST_KEYS:
-        return {}
-    ordered = sorted(wanted, key=str.encode)
-    # Part of the request, because a right to list may reach no further than a prefix.
-    prefix = os.path.commonprefix([ordered[0], ordered[-1]])  # noqa: RUF071 (characters are meant)
-    found: dict[str, Found] = {}
-    after, last, size = ordered[0], ordered[-1].encode(), FIRST_PAGE
-    while True:
-        try:
-            answer = client.list_objects_v2(
-                Bucket=bucket, Prefix=prefix, StartAfter=after, MaxKeys=size
-            )
-        except Exception:  # noqa: BLE001 (whatever it is, the HEAD that follows meets it, too)
-            return found
-        entries = answer.get("Contents", [])
-        hits = {
-            entry["Key"]: Found(size=entry.get("Size", 0), etag=entry.get("ETag", ""))
-            for entry in entries
-            if entry["Key"] in wanted
-        }
-        found |= hits
-        if not answer.get("IsTruncated") or len(hits) * ENTRIES_PER_HEAD < len(entries):
-            return found
-        # A server that lists in another order would go round in circles.
-        if not entries or not after.encode() < entries[-1]["Key"].encode() < last:
-            return found
-        after, size = entries[-1]["Key"], PAGE
-
-
 # Asks which objects are there, and how large they are.
-
-__all__ = ["Found", "measure"]
 
 
 def measure(
     client: S3Client, bucket: str, keys: Sequence[str], *, threads: int = THREADS
-) -> dict[str, Found | StorageError | None]:
+) -> dict[str, Present | StorageError | None]:
     """Ask for each key whether its object is there: by listing where that pays, else by HEAD.
 
     That an object is absent is only ever said by a HEAD of that key.
@@ -274,14 +204,10 @@ def measure(
     Raises:
         StorageRejected: No request can succeed: credentials, connection, or no such bucket.
     """
-    measured: dict[str, Found | StorageError | None] = {**found_by_listing(client, bucket, keys)}
+    measured: dict[str, Present | StorageError | None] = {**found_for_less(client, bucket, keys)}
     others = [Target(key) for key in keys if key not in measured]
-    for target, sighting in ask_each(client, bucket, others, _found, threads=threads).items():
+    for target, sighting in ask_each(client, bucket, others, _present, threads=threads).items():
         measured[target.key] = None if isinstance(sighting, Absent) else sighting
     if None in measured.values():
         require_bucket(client, bucket)
     return measured
-
-
-def _found(answer: HeadObjectOutputTypeDef) -> Found:
-    return Found(size=answer.get("ContentLength", 0), etag=answer.get("ETag", ""))

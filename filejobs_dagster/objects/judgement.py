@@ -15,13 +15,8 @@ from typing import TYPE_CHECKING
 
 from filejobs_dagster.book.outcomes import Fate, ItemOutcome, Outcomes
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import (
-    THREADS,
-    Absent,
-    Present,
-    look_at_targets,
-    require_bucket,
-)
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import THREADS, Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import (
     NULL_VERSION,
     Comparison,
@@ -145,6 +140,7 @@ class Judgement(LastQuestion):
         admit: Callable[[Sequence[str]], Mapping[str, str]],
         pace: AdaptiveRate,
         respects_locks: bool,
+        without_versions: bool = False,
         seen: dict[str, Present] | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
@@ -156,6 +152,7 @@ class Judgement(LastQuestion):
             admit: As in `LastQuestion`.
             pace: How fast to send.
             respects_locks: True where a deletion would meet the lock of the current version.
+            without_versions: As `look_at_targets` takes it.
             seen: Where the last look at each object is kept.
         """
         self._expected = dict(orphans)
@@ -164,6 +161,7 @@ class Judgement(LastQuestion):
         self._bucket = bucket
         self._pace = pace
         self._respects_locks = respects_locks
+        self._without_versions = without_versions
         self.seen = {} if seen is None else seen
 
     def pause(self, targets: int) -> None:
@@ -176,7 +174,9 @@ class Judgement(LastQuestion):
 
     def _the_same(self, keys: Sequence[str]) -> Sequence[str]:
         targets = [Target(key, self._expected[key].version) for key in keys]
-        seen = look_at_targets(self._client, self._bucket, targets)
+        seen = look_at_targets(
+            self._client, self._bucket, targets, without_versions=self._without_versions
+        )
         if any(isinstance(sighting, Absent) for sighting in seen.values()):
             require_bucket(self._client, self._bucket)
         for target, sighting in seen.items():

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from filejobs_dagster.book.outcomes import DeletionStopped, Disproven, Fate, StorageRejected
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import THREADS, look_at_targets
 from filejobs_dagster.objects.identity import compare, expected, found, strong
 from filejobs_dagster.objects.judgement import Judgement, KeyOutcomes
 from filejobs_dagster.objects.purging import STILL_THERE, Purging, lock_of
@@ -139,6 +140,7 @@ class Removing:
             admit=lambda keys: self._admit([orphans[key] for key in keys]),
             pace=self._pace,
             respects_locks=self._deletion_mode.purges,
+            without_versions=self._deletion_mode.versioning == "off",
             seen=self._seen,
         )
 

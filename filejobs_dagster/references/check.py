@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
+from psycopg.types.array import ListBinaryDumper
 
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
 from filejobs_dagster.postgres.primary import server_state
@@ -153,7 +155,7 @@ class ReferenceCheck:
         remarks: list[str] = []
         for cursor, tables, queries in self._by_database():
             for table in tables:
-                self._named_by_table(cursor, table, [])
+                self._named_by_table(cursor, table, _storable([]))
             for query in queries:
                 remarks += self._require_every_row(cursor, query)
                 self._require_own_keys(cursor, query)
@@ -178,9 +180,10 @@ class ReferenceCheck:
         if not wanted:
             return {}
         names: dict[str, list[str]] = {}
+        storable = _storable(wanted)
         for cursor, tables, queries in self._by_database():
             for table in tables:
-                for key in self._named_by_table(cursor, table, wanted, claims):
+                for key in self._named_by_table(cursor, table, storable, claims):
                     names.setdefault(key, []).append(table.name)
             for query in queries:
                 for key in self._named_by_query(cursor, query, wanted):
@@ -223,11 +226,10 @@ class ReferenceCheck:
         self, wanted: Sequence[str], forms: ReferenceForms, claims: Sequence[Claim]
     ) -> dict[str, str]:
         near_to = _Spelled(wanted, forms)
+        storable = _storable(near_to.all_spellings)
         for cursor, tables, queries in self._by_database():
             for table in tables:
-                near_to.found(
-                    table.name, self._named_by_table(cursor, table, near_to.all_spellings, claims)
-                )
+                near_to.found(table.name, self._named_by_table(cursor, table, storable, claims))
             for query in queries:
                 # The operator's own check may not understand what is no key at all.
                 asked = near_to.plain_spellings if query.recheck_sql else near_to.all_spellings
@@ -302,11 +304,9 @@ class ReferenceCheck:
         self,
         cursor: psycopg.RawCursor[TupleRow],
         table: OwnTable,
-        keys: Sequence[str],
+        storable: _Many,
         claims: Sequence[Claim] = (),
     ) -> list[str]:
-        # A text column holds neither NUL nor what is no UTF-8, so it cannot name such a key.
-        storable = [key for key in keys if "\x00" not in key and _encodes(key)]
         with _answering(table.name):
             if claims and table.table == TABLE:
                 cursor.execute(
@@ -425,6 +425,7 @@ class ReferenceCheck:
             connection.transaction(),
             psycopg.RawCursor(connection, row_factory=tuple_row) as cursor,
         ):
+            cursor.adapters.register_dumper(_Many, ListBinaryDumper)
             self._prepare(cursor)
             yield cursor
             try:
@@ -454,6 +455,10 @@ class ReferenceCheck:
             )
 
 
+class _Many(list[Any]):
+    """Values of one parameter that goes in binary form: as text, each is searched for quotes."""
+
+
 class _Spelled:
     """Some keys and how else a value may spell them; gathers what the sources say."""
 
@@ -467,11 +472,15 @@ class _Spelled:
             for spelling, differs in forms.spellings(key).items():
                 self._of.setdefault(spelling, []).append((key, differs))
         self.all_spellings = list(dict.fromkeys((*keys, *self._of)))
-        # A value that is plain, and so not read for its forms, is one of these or near to no key.
-        others = {text for key in encodable for text in forms.plain_spellings(key)}
-        self.plain_spellings = list(dict.fromkeys((*keys, *others)))
         self._names: dict[str, list[str]] = {}
         self._near: dict[str, str] = {}
+
+    @cached_property
+    def plain_spellings(self) -> list[str]:
+        """A value that is plain, so not read for its forms, is one of these or near to no key."""
+        encodable = filter(_encodes, self.keys)
+        others = {text for key in encodable for text in self._forms.plain_spellings(key)}
+        return list(dict.fromkeys((*self.keys, *others)))
 
     def found(self, name: str, values: Iterable[str]) -> None:
         """Take note of what a source names."""
@@ -525,9 +534,9 @@ def _matched(
     for key in keys:
         for value in query.transforms.inverse(key) or ():
             keys_of.setdefault(value, []).append(key)
-    values = list(keys_of)
+    values = _Many(keys_of)
     # A text column holds no NUL and nothing that is no UTF-8, so it cannot name such a key.
-    texts = [text for value in values if (text := _as_text(value)) is not None]
+    texts = _Many(text for value in values if (text := _as_text(value)) is not None)
     with _answering(query.name):
         cursor.execute(query.matches(column), (values,) if column.is_bytes else (values, texts))
         return {key for (value,) in cursor for key in keys_of[bytes(value)]}
@@ -575,7 +584,14 @@ def _answering(source: str) -> Iterator[None]:
         ) from error
 
 
+def _storable(keys: Iterable[str]) -> _Many:
+    """A text column holds neither NUL nor what is no UTF-8, so it cannot name such a key."""
+    return _Many(key for key in keys if "\x00" not in key and _encodes(key))
+
+
 def _encodes(key: str) -> bool:
+    if key.isascii():
+        return True
     try:
         key.encode("utf-8")
     except UnicodeEncodeError:

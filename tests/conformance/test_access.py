@@ -9,7 +9,8 @@ import pytest
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import BucketUnavailable, check_access, read_versioning
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import Found, measure
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import measure
 from tests.conformance.ceph import OWNER, Account, Ceph
 from tests.conformance.gateway import client_of, listed, put, set_policy, statement
 from tests.objects.deleting import delete_objects
@@ -118,7 +119,7 @@ def test_objects_are_measured_and_absent_ones_are_none(owner: S3Client, bucket: 
     measured = measure(owner, bucket, [*keys, "files/absent", "files/cafe\u0301", "files/a b"])
     for size, key in enumerate(keys):
         found = measured[key]
-        assert isinstance(found, Found)
+        assert isinstance(found, Present)
         assert found.size == size
         assert found.etag.startswith('"')
     assert [measured[key] for key in ("files/absent", "files/cafe\u0301", "files/a b")] == [
@@ -138,5 +139,5 @@ def test_without_the_right_to_list_absent_and_forbidden_look_alike_and_none_is_c
     put(owner, bucket, ["files/a"])
     set_policy(owner, bucket, statement(bucket, "Allow", ["GetObject"], ["/*"]))
     measured = measure(guest, bucket, ["files/a", "files/absent"])
-    assert isinstance(measured["files/a"], Found)
+    assert isinstance(measured["files/a"], Present)
     assert measured["files/absent"] == StorageError("403", "Forbidden")

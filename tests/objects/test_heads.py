@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import Absent, look_at_targets
 from filejobs_dagster.objects.targets import Target
 from tests.objects.scripted import Answer, ScriptedS3
 

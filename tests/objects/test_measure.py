@@ -9,7 +9,8 @@ import pytest
 from filejobs_dagster.book.outcomes import StorageRejected
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import Found, measure
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import measure
 from tests.objects.buckets import BucketForTests
 from tests.objects.odd_keys import ODD_KEYS
 from tests.objects.scripted import Answer, Request, ScriptedS3
@@ -28,7 +29,7 @@ def test_objects_of_odd_keys_are_measured_and_absent_ones_are_none(
     assert measured.pop("files/absent") is None
     for length, key in enumerate(ODD_KEYS):
         found = measured[key]
-        assert isinstance(found, Found)
+        assert isinstance(found, Present)
         assert found.size == length
         assert found.etag
 
@@ -46,7 +47,7 @@ def test_an_error_of_one_key_is_recorded_for_that_key(
 
     scripted.script = script
     measured = measure(scripted_client, "acme", ["fine", "denied", "", "\udc80"])
-    assert isinstance(measured["fine"], Found)
+    assert isinstance(measured["fine"], Present)
     assert measured["denied"] == StorageError("403", "Forbidden")
     assert isinstance(measured[""], StorageError)
     assert isinstance(measured["\udc80"], StorageError)

@@ -43,7 +43,8 @@ from filejobs_dagster.jobs.storage_orphans.detail import (
 from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.jobs.storage_orphans.supply import require_searched
 from filejobs_dagster.objects.errors import described
-from filejobs_dagster.objects.heads import THREADS, Present, look_at_targets
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import THREADS, look_at_targets
 from filejobs_dagster.objects.quarantine import REQUESTS_EACH, copies_below, copies_of
 from filejobs_dagster.objects.targets import Target
 from filejobs_dagster.postgres.connect import one

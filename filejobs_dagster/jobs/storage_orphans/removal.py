@@ -28,7 +28,8 @@ from filejobs_dagster.jobs.storage_orphans.review import named, reasons
 from filejobs_dagster.jobs.storage_orphans.ticker import BETWEEN_LINES
 from filejobs_dagster.ledger.progress import GivenUp
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import Found, measure
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import measure
 from filejobs_dagster.objects.targets import Expected
 from filejobs_dagster.postgres.connect import database_now, trying_again
 from filejobs_dagster.postgres.fence import Fence
@@ -444,7 +445,7 @@ def recover(
         why_left = f"left by an earlier run: {why}"
         books.totals.note(UNANSWERED, text.encode(), Meaning.LEFT, why=why_left)
     gone = [key for key in keys if found[key.decode()] is None]
-    there = [key for key in keys if isinstance(found[key.decode()], Found)]
+    there = [key for key in keys if isinstance(found[key.decode()], Present)]
 
     def once() -> list[bytes]:
         with context.database.transaction(context.connection) as cursor:

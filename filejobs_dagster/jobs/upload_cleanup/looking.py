@@ -12,7 +12,8 @@ from filejobs_dagster.jobs.upload_cleanup.detail import (
     SUPERSEDED,
     UNSEEN,
 )
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import Seen, compare, found, milliseconds
 from filejobs_dagster.objects.targets import Expected, Target
 

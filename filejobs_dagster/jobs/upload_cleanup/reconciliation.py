@@ -26,7 +26,8 @@ from filejobs_dagster.jobs.upload_cleanup.detail import (
 )
 from filejobs_dagster.jobs.upload_cleanup.statements import BEGINNING, FIRST_ID
 from filejobs_dagster.objects.errors import StorageError
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.identity import NULL_VERSION, Seen, compare, found
 from filejobs_dagster.objects.multipart import PartsUnknown, list_parts
 from filejobs_dagster.objects.targets import Target

@@ -31,7 +31,8 @@ from filejobs_dagster.objects.errors import (
     described,
     status_of,
 )
-from filejobs_dagster.objects.heads import Absent, Present, look_at_targets, require_bucket
+from filejobs_dagster.objects.finding import Present
+from filejobs_dagster.objects.heads import Absent, look_at_targets, require_bucket
 from filejobs_dagster.objects.multipart.parts import (
     NO_SUCH_UPLOAD,
     Aborted,
