@@ -42,8 +42,10 @@ HOLDS = 2.0
 what the sources said: that holds for as long as they took to say it, and is no older for that."""
 
 LOOKED_AT_TOGETHER = 100
-"""So many objects are looked at at once, where each takes a request of its own: a source whose
-query takes a second would otherwise be asked a thousand times."""
+"""So many objects are looked at at once, where each takes a request of its own, and for so many the
+sources are asked: one whose query takes a second would otherwise be asked a thousand times. Of one
+that answers at once the answer is old after a request or two, and it is asked for no more than
+twice as many keys as the last answer has served."""
 
 
 class LastQuestion:
@@ -65,6 +67,7 @@ class LastQuestion:
         self._admit = admit
         self._looked_at: dict[str, float] = {}
         self._answer_holds_until: dict[str, float] = {}
+        self._served = LOOKED_AT_TOGETHER
         self.locks: dict[str, Locked] = {}
         self._verdicts: dict[str, Verdict] = {}
 
@@ -77,8 +80,10 @@ class LastQuestion:
         elif undecided and self._is_old(undecided[0]):
             self._look(self._and_those_after(undecided[0]))
         elif undecided and time.monotonic() >= self._answer_holds_until[undecided[0]]:
-            following = self._and_those_after(undecided[0])
+            following = self._and_those_after(undecided[0])[: max(1, 2 * self._served)]
+            self._served = 0
             self._ask([key for key in following if not self._is_old(key)])
+        self._served += 1
         for key in keys:
             # A look serves one request: between two of them the older versions may have gone.
             self._looked_at.pop(key, None)

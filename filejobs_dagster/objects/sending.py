@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -56,9 +57,10 @@ from filejobs_dagster.text import sanitize_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import DeleteObjectsOutputTypeDef
+    from mypy_boto3_s3.type_defs import DeleteObjectOutputTypeDef, DeleteObjectsOutputTypeDef
     from tenacity.wait import wait_base
 
 # What an answer to DeleteObjects says of each target: servers word it in many ways.
@@ -105,6 +107,12 @@ MOST_TRIES = 4
 
 BACK_OFF: wait_base = wait_random_exponential(multiplier=0.5, max=8)
 """Seconds between tries: random up to 0.5, 1, 2, … so that collectors do not move in step."""
+
+FEWEST_TO_FLY = 16
+"""Fewer requests for one object each go one after the other."""
+
+MOST_FLYING = 16
+"""So many of those are under way at once, where one after the other would wait for the network."""
 
 GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
 """Codes that say there was no such object. A bare 404 is not enough: proxies send it, too."""
@@ -191,6 +199,9 @@ class Deleting:
         self._asked: Sequence[Target] = ()
         self._sent = 0
         self._busy_in_a_row = 0
+        # Of the threads beside ours: what each sends, and what of that botocore has sent already.
+        self._beside: dict[int, Target] = {}
+        self._sent_beside: set[Target] = set()
 
     def run(self, *, one_by_one: bool = False) -> dict[Target, Verdict]:
         """Send everything, and return the verdicts.
@@ -209,7 +220,8 @@ class Deleting:
         with self._proving_each_attempt():
             for chunk in _chunks([target for target in self._targets if target in together]):
                 self._delete_chunk(chunk)
-            for target in alone:
+            again = self._fly(alone) if len(alone) >= FEWEST_TO_FLY else alone
+            for target in again:
                 self._delete_one(target)
         return self.verdicts
 
@@ -237,10 +249,89 @@ class Deleting:
     def _delete_one(self, target: Target) -> None:
         self._with_tries([target], self._ask_for_one)
 
-    def _ask_for_one(self, targets: Sequence[Target]) -> list[Target]:
-        (target,) = targets
+    def _fly(self, targets: Sequence[Target]) -> list[Target]:
+        """Send each after its own questions and its own proof, while others are under way.
+
+        Returns:
+            What is left to send one after the other: all that is, once one was turned away.
+        """
+        again: list[Target] = []
+        flying: dict[Future[Callable[[], DeleteObjectOutputTypeDef]], Target] = {}
+
+        def land(*, until: int) -> None:
+            while len(flying) > until:
+                for landed in wait(flying, return_when=FIRST_COMPLETED).done:
+                    # Sixteen that were turned away at once are one complaint.
+                    self._busy_in_a_row = 0
+                    again.extend(self._read_one(flying.pop(landed), landed.result()))
+
+        with ThreadPoolExecutor(MOST_FLYING) as pool:
+            try:
+                for place, target in enumerate(targets):
+                    land(until=MOST_FLYING - 1)
+                    if again:
+                        land(until=0)
+                        return [*again, *targets[place:]]
+                    self._supervisor.pause(1)
+                    if not self._not_withdrawn([target], again=False):
+                        continue
+                    self._asked, self._sent = [target], 0
+                    try:
+                        self._prove()
+                    except _Withdrawn:
+                        again.append(target)
+                        continue
+                    flying[pool.submit(self._send_one, target)] = target
+                land(until=0)
+            except DeletionStopped as stopped:
+                self._land_after_all(flying)
+                stopped.so_far = self.outcomes()
+                raise
+        return again
+
+    def _send_one(self, target: Target) -> Callable[[], DeleteObjectOutputTypeDef]:
+        """Send it from a thread beside ours; what is returned gives the answer, or raises."""
+        thread = threading.get_ident()
+        self._beside[thread] = target
         try:
             answer = self._client.delete_object(Bucket=self._bucket, **target.arguments())
+        except Exception as error:  # noqa: BLE001 (it is raised where it can be answered)
+            failed = error
+
+            def fail() -> DeleteObjectOutputTypeDef:
+                raise failed
+
+            return fail
+        else:
+            return lambda: answer
+        finally:
+            self._sent_beside.discard(target)
+            del self._beside[thread]
+
+    def _land_after_all(
+        self, flying: Mapping[Future[Callable[[], DeleteObjectOutputTypeDef]], Target]
+    ) -> None:
+        """Write down what became of requests that were under way when it all stopped."""
+        for landed in wait(flying).done:
+            target = flying[landed]
+            try:
+                self._read_one(target, landed.result())
+            except DeletionStopped:
+                self._unsettled.add(target)
+
+    def _ask_for_one(self, targets: Sequence[Target]) -> list[Target]:
+        (target,) = targets
+        return self._read_one(
+            target,
+            lambda: self._client.delete_object(Bucket=self._bucket, **target.arguments()),
+        )
+
+    def _read_one(
+        self, target: Target, answered: Callable[[], DeleteObjectOutputTypeDef]
+    ) -> list[Target]:
+        """Settle it by the answer; returned when its failure may pass."""
+        try:
+            answer = answered()
         except ProofRefused:
             raise
         except _Withdrawn:
@@ -250,7 +341,7 @@ class Deleting:
             self._settle(target, Fate.FAILED, described(error))
         except ClientError as error:
             if self._is_busy(error):
-                return self._turned_away(targets, error)
+                return self._turned_away([target], error)
             if concerns_every_request(error):
                 raise self._rejected(error) from error
             return self._consider(target, described(error), status=status_of(error))
@@ -401,8 +492,16 @@ class Deleting:
             raise self._stopped(StorageRejected, error.reason) from error
 
     def _prove(self, **_event: object) -> None:
-        if threading.get_ident() != self._thread:
-            # Another deletion on the same client: it has its own proof.
+        thread = threading.get_ident()
+        if thread != self._thread:
+            flying = self._beside.get(thread)
+            # None: another deletion on the same client, which has its own proof.
+            if flying in self._sent_beside:
+                # botocore tries again by itself, and nothing was proven since.
+                self._unsettled.add(flying)
+                raise _Withdrawn
+            if flying is not None:
+                self._sent_beside.add(flying)
             return
         self._sent += 1
         if self._sent > 1:

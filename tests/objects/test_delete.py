@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.request
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,9 +13,11 @@ from hypothesis import strategies as st
 from moto.s3.models import s3_backends
 from tenacity import wait_none
 
-from filejobs_dagster.book.outcomes import ProofRefused, StorageRejected
+from filejobs_dagster.book.outcomes import Fate, ProofRefused, StorageRejected
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.sending import MOST_TRIES
+from filejobs_dagster.objects.judgement import LastQuestion
+from filejobs_dagster.objects.sending import FEWEST_TO_FLY, MOST_TRIES, Deleting
+from filejobs_dagster.objects.targets import Target
 from tests.objects.buckets import BucketForTests
 from tests.objects.deleting import delete_objects
 from tests.objects.grouped import Deletion
@@ -448,6 +452,109 @@ def test_a_refused_proof_stops_the_deletion_and_loses_nothing(
     assert caught.value.unanswered == tuple(keys[1000:])
     assert "xxxx" not in caught.value.reason
     assert len(scripted.requests) == 1
+
+
+# Many requests for one object each: some are under way at once, each after a proof of its own
+
+ALONE = [f"{number:02} " for number in range(FEWEST_TO_FLY * 2)]
+"""A blank at the end takes a request of its own."""
+
+
+def test_several_are_under_way_at_once_and_each_was_proven_by_itself(
+    scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    two_at_once, proofs = threading.Barrier(2), list[int]()
+
+    def script(_request: Request) -> Answer:
+        two_at_once.wait(30)
+        return Answer(204)
+
+    scripted.script = script
+    outcome = delete_objects(
+        scripted_client, "acme", ALONE, before_request=lambda: proofs.append(len(scripted.requests))
+    )
+    assert set(outcome.deleted) == set(ALONE)
+    assert len(proofs) == len(scripted.requests) == len(ALONE)
+    assert all(sent <= place for place, sent in enumerate(proofs))
+
+
+def test_a_refused_proof_ends_it_and_what_was_under_way_is_told(
+    scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    asked: list[None] = []
+
+    def prove() -> None:
+        asked.append(None)
+        if len(asked) == 10:
+            raise ConnectionError("the lock is gone")
+
+    scripted.script = lambda _request: Answer(204)
+    with pytest.raises(ProofRefused, match="the lock is gone") as caught:
+        delete_objects(scripted_client, "acme", ALONE, before_request=prove)
+    assert len(scripted.requests) == 9
+    assert set(caught.value.so_far.deleted) == set(ALONE[:9])
+    assert set(caught.value.unanswered) == set(ALONE[9:])
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_whatever_fails_the_others_go_and_none_is_told_twice(
+    scripted: ScriptedS3, scripted_client: S3Client, status: int
+) -> None:
+    failed: list[str] = []
+
+    def script(request: Request) -> Answer:
+        if "07" in request.path and (status == 403 or not failed):
+            failed.append(request.path)
+            return Answer(status, errors("AccessDenied" if status == 403 else "InternalError"))
+        return Answer(204)
+
+    scripted.script = script
+    outcome = delete_objects(scripted_client, "acme", ALONE, wait=NO_WAIT)
+    assert set(outcome.failed) == ({ALONE[7]} if status == 403 else set())
+    assert set(outcome.deleted) == set(ALONE) - set(outcome.failed)
+    assert len(list(outcome)) == len(ALONE)
+
+
+def test_credentials_that_end_meanwhile_stop_it_and_what_was_answered_stays_known(
+    scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    scripted.script = lambda request: (
+        Answer(403, errors("ExpiredToken")) if "12" in request.path else Answer(204)
+    )
+    with pytest.raises(StorageRejected, match="ExpiredToken") as caught:
+        delete_objects(scripted_client, "acme", ALONE, wait=NO_WAIT)
+    assert {*ALONE[:12]} <= set(caught.value.so_far.deleted)
+    assert ALONE[12] in caught.value.unanswered
+
+
+@pytest.mark.parametrize("careless", [False, True], ids=["ours", "control"])
+def test_botocore_does_not_send_one_again_before_its_questions_were_asked_again(
+    scripted: ScriptedS3, monkeypatch: pytest.MonkeyPatch, *, careless: bool
+) -> None:
+    referenced: set[str] = set()
+
+    def script(request: Request) -> Answer:
+        if "05" in request.path and not referenced:
+            referenced.add(ALONE[5])
+            return Answer(500, errors("InternalError"))
+        return Answer(204)
+
+    scripted.script = script
+    client = make_client(BucketForTests(endpoint_url=scripted.address, max_attempts=3))
+    question = LastQuestion(
+        ALONE, admit=lambda keys: dict.fromkeys(referenced.intersection(keys), "referenced")
+    )
+    work = Deleting(
+        client, "acme", [Target(key) for key in ALONE], before_request=lambda: None, wait=NO_WAIT,
+        supervisor=question,
+    )  # fmt: skip
+    if careless:
+        # What a client that is left alone with its tries does.
+        monkeypatch.setattr(work, "_sent_beside", Mock(spec=set, __contains__=lambda *_: False))
+    work.run()
+    sent = [it for it in scripted.of("DELETE") if "05" in it.path]
+    assert (work.verdicts[Target(ALONE[5])].fate is Fate.KEPT) is not careless
+    assert len(sent) == (2 if careless else 1)
 
 
 # Whatever the server says
