@@ -90,8 +90,7 @@ def run(surroundings: Surroundings, scale: Scale) -> Iterator[Measurement]:
             compared=plain,
             ratio=more(ours, plain),
             reading="times as fast",
-            note="the gate asks for each object's size, ETag and time right before; those HEADs "
-            "are the limit",
+            note="the gate looks at each object again right before, and asks every source",
         )
 
 

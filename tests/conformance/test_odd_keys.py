@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from filejobs_dagster.objects.targets import needs_single_delete
+from filejobs_dagster.objects.finding import faster_client
+from filejobs_dagster.objects.heads import look_at_targets
+from filejobs_dagster.objects.targets import Target, needs_single_delete
 from tests.conformance.ceph import OWNER, Ceph
 from tests.conformance.gateway import client_of, listed, put
 from tests.objects.deleting import delete_objects
@@ -111,3 +115,23 @@ def test_an_unescaped_return_deletes_the_object_of_another_name_control(
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
     assert not answer.get("Errors")
     assert listed(careless, bucket) == ["files/a\rb"], "the other one, which nobody named, is gone"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the faster client needs Python 3.11")
+@pytest.mark.parametrize("server", ["ceph", "seaweedfs"])
+def test_the_faster_client_sees_of_each_key_what_botocore_sees(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    client = client_of(request.getfixturevalue(server).endpoint_url, OWNER)
+    name = f"test-{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=name)
+    # SeaweedFS takes some of the odd ones for others: whoever is written last is there.
+    plain = [f"files/{number:03} + %20 é.txt" for number in range(60)]
+    kept = [*KEYS, *plain] if server == "ceph" else plain
+    put(client, name, kept)
+    faster = faster_client(client, name)
+    assert faster is not None
+    found = faster.found([*kept, "files/absent"])
+    assert set(plain) <= set(found)
+    seen = look_at_targets(client, name, [Target(key) for key in found])
+    assert found == {key: seen[Target(key)] for key in found}
