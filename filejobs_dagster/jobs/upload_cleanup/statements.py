@@ -33,11 +33,19 @@ def no_pause(at: str) -> str:
     return f"coalesce((SELECT setback.not_before <= {at} {_SETBACK}), true)"
 
 
+# A hold that somebody has written into the row counts as one of the storage does.
+_DUE = """
+           upload.state = 'cleanup' AND upload.dead_at IS NULL
+       AND NOT upload.legal_hold
+       AND (upload.retained_until IS NULL OR upload.retained_until <= %(cutoff)s)
+       AND upload.next_attempt_at <= %(cutoff)s
+       AND upload.collectable_at >= %(begins)s AND upload.collectable_at < %(ends)s
+""".strip()
+
 # First what never failed, and then, in a turn of its own, what did and whose pause is over.
 _TURN = f"""coalesce((SELECT %(again)s AND setback.not_before <= %(cutoff)s {_SETBACK}),
                     NOT %(again)s)"""
 
-# A hold that somebody has written into the row counts as one of the storage does.
 # The candidates are chosen under a lock, and the claim repeats every predicate. MATERIALIZED: the
 # planner must not run a LIMIT with SKIP LOCKED more than once. What counts as not retained now must
 # still count so when the bytes go, whatever the clock says then: that is why `claimed_at` is the
@@ -46,10 +54,7 @@ CLAIM = f"""
 WITH due AS MATERIALIZED (
     SELECT id
       FROM upload
-     WHERE state = 'cleanup' AND dead_at IS NULL
-       AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
-       AND next_attempt_at <= %(cutoff)s
-       AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+     WHERE {_DUE}
        AND {_TURN}
      ORDER BY next_attempt_at, id
      LIMIT %(size)s
@@ -62,11 +67,7 @@ UPDATE upload
        next_attempt_at = clock_timestamp() + %(lease)s
   FROM due
  WHERE upload.id = due.id
-   AND upload.state = 'cleanup' AND upload.dead_at IS NULL
-   AND NOT upload.legal_hold
-   AND (upload.retained_until IS NULL OR upload.retained_until <= %(cutoff)s)
-   AND upload.next_attempt_at <= %(cutoff)s
-   AND upload.collectable_at >= %(begins)s AND upload.collectable_at < %(ends)s
+   AND {_DUE}
 RETURNING upload.id, storage_key, upload_id, etag, version_id, size_bytes,
           stored_at IS NOT NULL, next_attempt_at, attempts, attempts - forgiven > 1
 """  # noqa: S608 (our own text)
@@ -76,10 +77,7 @@ CANDIDATES = f"""
 SELECT id, storage_key, upload_id, etag, version_id, size_bytes,
        stored_at IS NOT NULL, next_attempt_at, attempts, attempts - forgiven > 0
   FROM upload
- WHERE state = 'cleanup' AND dead_at IS NULL
-   AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
-   AND next_attempt_at <= %(cutoff)s
-   AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+ WHERE {_DUE}
    AND (next_attempt_at, id) > (%(after)s, %(after_id)s)
    AND {_TURN}
  ORDER BY next_attempt_at, id
@@ -91,10 +89,7 @@ ANY_DUE = f"""
 SELECT count(*) > 0
   FROM (SELECT
           FROM upload
-         WHERE state = 'cleanup' AND dead_at IS NULL
-           AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
-           AND next_attempt_at <= %(cutoff)s
-           AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+         WHERE {_DUE}
            AND {no_pause("%(cutoff)s")}
          ORDER BY next_attempt_at, id
          LIMIT 1) AS due
@@ -107,10 +102,7 @@ SELECT upload.storage_key, setback.attempts, setback.not_before, setback.reason
   JOIN upload ON setback.item = convert_to(upload.id::text, 'UTF8')
  WHERE setback.job = '{JOB}' AND setback.place = '{PLACE}'
    AND setback.not_before > %(cutoff)s
-   AND upload.state = 'cleanup' AND upload.dead_at IS NULL
-   AND NOT legal_hold AND (retained_until IS NULL OR retained_until <= %(cutoff)s)
-   AND next_attempt_at <= %(cutoff)s
-   AND collectable_at >= %(begins)s AND collectable_at < %(ends)s
+   AND {_DUE}
  LIMIT %(size)s
 """  # noqa: S608 (our own text)
 
