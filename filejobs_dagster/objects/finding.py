@@ -173,15 +173,24 @@ class FasterClient:
         return {key: it for key, it in zip(asked, answers, strict=True) if isinstance(it, Present)}
 
 
+_BESIDE: WeakKeyDictionary[S3Client, dict[str, FasterClient | None]] = WeakKeyDictionary()
+
+_USED_BY: set[int] = set()
+"""Process ids, this one's and of those that it was forked from."""
+
+
 def faster_client(client: S3Client, bucket: str) -> FasterClient | None:
-    """Return the one beside a client of botocore's; None where there can be none."""
+    """Return the one beside a client of botocore's; None where there can be none.
+
+    Its threads do not come along with a fork, and would be waited for without end: a process that
+    was forked from one that has used it goes through botocore.
+    """
+    if not _USED_BY.issubset({os.getpid()}):
+        return None
     known = _BESIDE.setdefault(client, {})
     if bucket not in known:
         known[bucket] = _beside(client, bucket)
     return known[bucket]
-
-
-_BESIDE: WeakKeyDictionary[S3Client, dict[str, FasterClient | None]] = WeakKeyDictionary()
 
 
 def _head(store: S3Store, key: str) -> Present | Exception | None:
@@ -213,11 +222,6 @@ def _beside(client: S3Client, bucket: str) -> FasterClient | None:
     credentials = client._get_credentials()  # type: ignore[attr-defined]  # noqa: SLF001
     if credentials is None:
         return None
-    # botocore knows where the bucket's name goes: its address of any object tells.
-    url = urlsplit(
-        client.generate_presigned_url("head_object", Params={"Bucket": bucket, "Key": "k"})
-    )
-    address = f"{url.scheme}://{url.netloc}"
 
     def current() -> Any:
         now = credentials.get_frozen_credentials()
@@ -228,13 +232,18 @@ def _beside(client: S3Client, bucket: str) -> FasterClient | None:
             "expires_at": datetime.now(timezone.utc) + CREDENTIALS_HOLD,
         }
 
-    options: ClientConfig = {
-        "allow_http": url.scheme == "http",
-        "connect_timeout": timedelta(seconds=SECONDS_TO_CONNECT),
-        "timeout": timedelta(seconds=SECONDS_TO_READ),
-        "user_agent": USER_AGENT,
-    }
     try:
+        # botocore knows where the bucket's name goes: its address of any object tells.
+        url = urlsplit(
+            client.generate_presigned_url("head_object", Params={"Bucket": bucket, "Key": "k"})
+        )
+        address = f"{url.scheme}://{url.netloc}"
+        options: ClientConfig = {
+            "allow_http": url.scheme == "http",
+            "connect_timeout": timedelta(seconds=SECONDS_TO_CONNECT),
+            "timeout": timedelta(seconds=SECONDS_TO_READ),
+            "user_agent": USER_AGENT,
+        }
         if authorities := os.environ.get("AWS_CA_BUNDLE"):
             options["root_certificate"] = Path(authorities).read_bytes()
         store = S3Store(
@@ -250,4 +259,5 @@ def _beside(client: S3Client, bucket: str) -> FasterClient | None:
         )
     except Exception:  # noqa: BLE001 (then there is none, and botocore does it)
         return None
+    _USED_BY.add(os.getpid())
     return FasterClient(store)

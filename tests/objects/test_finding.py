@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -257,3 +260,23 @@ def test_where_versions_are_kept_botocore_looks_because_it_tells_versions_and_lo
     scripted.script = scattered
     look_at_targets(scripted_client, "acme", [Target(key) for key in SCATTERED])
     assert by_faster(scripted.requests) == []
+
+
+@ITS_OWN
+def test_a_process_that_was_forked_goes_through_botocore_and_waits_for_nobody(
+    scripted: ScriptedS3, scripted_client: S3Client
+) -> None:
+    scripted.script = scattered
+    assert len(found_for_less(scripted_client, "acme", SCATTERED)) == len(SCATTERED)
+    asked = len(by_faster(scripted.requests))
+    child = os.fork()
+    if child == 0:
+        # Nothing of pytest may run here, and one that waits without end is ended.
+        signal.alarm(60)
+        with contextlib.suppress(BaseException):
+            found = measure(scripted_client, "acme", SCATTERED)
+            os._exit(0 if all(isinstance(it, Present) for it in found.values()) else 1)
+        os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(by_faster(scripted.requests)) == asked
