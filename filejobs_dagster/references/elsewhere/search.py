@@ -36,11 +36,12 @@ from filejobs_dagster.references.replica import catch_up, keep_open, require_not
 from filejobs_dagster.text import display_key, sanitize_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
     from filejobs_dagster.references.elsewhere.forms import Layer
+    from filejobs_dagster.references.transforms import Transforms
     from filejobs_dagster.settings.storage import BucketSettings
 
 MOST_AT_ONCE = 20_000
@@ -75,6 +76,25 @@ _MOST_NAMED = 5
 
 ReadsPart: TypeAlias = "Callable[[psycopg.Cursor[Any], tuple[int, int] | None], None]"
 """Reads the rows of some pages of a table, or of all."""
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a table by which candidates are known: no other place that names them.
+
+    Attributes:
+        database: Its address (`Database.address`).
+        schema: Of the table.
+        table: Its name.
+        column: Which of its columns holds the key.
+        transforms: How a value becomes the key.
+    """
+
+    database: str
+    schema: str
+    table: str
+    column: str
+    transforms: Transforms
 
 
 @dataclass(frozen=True)
@@ -200,6 +220,7 @@ class Elsewhere:
         on_progress: Callable[[str, int], None] = lambda _table, _bytes: None,
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
         pages_at_once: int = PAGES_AT_ONCE,
+        own_rows: Sequence[OwnRows] = (),
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -210,7 +231,10 @@ class Elsewhere:
             on_progress: Told each table and the bytes read so far; it may raise to stop.
             statement_timeout: Of each statement; what is too slow is read in smaller parts.
             pages_at_once: Of a table, at most.
+            own_rows: Of candidates that rows name: where these rows are. What else a row says of
+                its own object counts for nothing; what another one says does.
         """
+        self._own_rows = own_rows
         self._places = _places(primary, bucket)
         self._owned = [prefix.encode() for prefix in bucket.owned_prefixes]
         self._settings = bucket.named_elsewhere
@@ -269,12 +293,17 @@ class Elsewhere:
             return
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
-        needles = Needles(wanted, self._owned, self._of_many)
+        needles = Needles(wanted, self._owned, self._of_many, of_rows=bool(self._own_rows))
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
         catalogues: list[Catalogue] = []
         idle: set[str] | None = None
         for label, place in self._places.items():
+            work.own_rows = {
+                (own.schema, own.table, own.column): own.transforms
+                for own in self._own_rows
+                if own.database == label
+            }
             try:
                 found = self._search_database(place, work, ends_at)
             except (psycopg.Error, DatabaseUnavailable, ReferencesUnknown) as error:
@@ -453,6 +482,7 @@ class _Work:
         self._owned = owned
         self._matcher = BytesAhoCorasick(needles.patterns)
         self._done: set[int] = set()
+        self.own_rows: Mapping[tuple[str, str, str], Transforms] = {}
         self.named: dict[bytes, Naming] = {}
         self.tables = self.columns = self.size = 0
 
@@ -495,17 +525,44 @@ class _Work:
             if found is None:
                 continue
             column, value, at = found
-            self._hit(pattern, table, column, value, at, at + end - start)
+            own = self._own_keys(rows[place], table) if self.own_rows else {}
+            # What this column holds is asked of each deletion, as the sources are.
+            if column not in own:
+                self._hit(pattern, table, column, value, at, at + end - start, own.values())
+
+    def _own_keys(self, row: bytes, table: Table) -> dict[int, bytes]:
+        """The keys by which the row is a candidate's own, by their column."""
+        wanted = {
+            place: steps
+            for place, column in enumerate(table.columns)
+            if (steps := self.own_rows.get((*table.known_as, column.name))) is not None
+        }
+        return {
+            place: wanted[place].apply(value)
+            for place, (value, _) in enumerate(_fields(row) if wanted else ())
+            if place in wanted and value is not None
+        }
 
     def _hit(
-        self, pattern: int, table: Table, column: int, value: bytes, start: int, end: int
+        self,
+        pattern: int,
+        table: Table,
+        column: int,
+        value: bytes,
+        start: int,
+        end: int,
+        own: Container[bytes],
     ) -> None:
         lowered = value.lower()
         needles = self._needles[pattern]
         for needle in needles:
+            before = (needle.keys, dict(needle.by_rest)) if own else None
             for place in needle.take(lowered, start, end):
                 key = self._keys[place]
-                if key not in self.named:
+                if key in own:
+                    # Another row may still name it.
+                    needle.keys, needle.by_rest = before or ([], {})
+                elif key not in self.named:
                     how = _line(table, column, value, key, self._owned)
                     self.named[key] = Naming(table.column(column), how)
         if all(needle.is_spent for needle in needles):
@@ -514,16 +571,20 @@ class _Work:
 
 def _field(row: bytes, start: int, end: int) -> tuple[int, bytes, int] | None:
     """(column, value, place in it) of a hit; None for one that is not inside of a value."""
-    at, column = 2, 0
+    for column, (value, at) in enumerate(_fields(row)):
+        if value is not None and at <= start and end <= at + len(value):
+            return column, value, start - at
+    return None
+
+
+def _fields(row: bytes) -> Iterator[tuple[bytes | None, int]]:
+    """The values of a row, as COPY sends it, each with its place; None for NULL."""
+    at = 2
     while at + 4 <= len(row):
         size = int.from_bytes(row[at : at + 4], "big", signed=True)
         at += 4
-        if size >= 0:
-            if at <= start and end <= at + size:
-                return column, row[at : at + size], start - at
-            at += size
-        column += 1
-    return None
+        yield (row[at : at + size] if size >= 0 else None), at
+        at += max(size, 0)
 
 
 def _line(table: Table, column: int, value: bytes, key: bytes, owned: Sequence[bytes]) -> str:
