@@ -57,6 +57,7 @@ class CollectingDetail(ItemsDetail, total=False):
     # The search for their names in all columns, where one was made.
     search: dict[str, Any]
     named_elsewhere: list[dict[str, Any]]
+    only_ignored: list[dict[str, Any]]
     unsearched: list[dict[str, Any]]
     # A dry run has no number of things done.
     would_collect: int

@@ -46,7 +46,7 @@ FIELDS: Mapping[str, str] = {
         "rows that are due and stay: their key forbids it, the database refused or refused "
         "before, another session holds them, or they have no key or usable time"
     ),
-    "search; named_elsewhere; unsearched": (
+    "search; named_elsewhere; only_ignored; unsearched": (
         "declared tables only: the search for the names of the rows' objects in all columns, as in "
         "storage_orphans. Absent where the search of an earlier live run holds"
     ),

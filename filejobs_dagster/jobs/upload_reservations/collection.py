@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import psycopg
@@ -18,7 +19,13 @@ from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
-from filejobs_dagster.jobs.collecting.detail import NEVER_ARRIVED, SourceRefused, because, detail_of
+from filejobs_dagster.jobs.collecting.detail import (
+    NEVER_ARRIVED,
+    SmallerBatch,
+    SourceRefused,
+    because,
+    detail_of,
+)
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.setbacks import Setbacks
 from filejobs_dagster.jobs.storage_orphans.classification.records import NAMED_ELSEWHERE
@@ -46,6 +53,7 @@ from filejobs_dagster.references.elsewhere.search import (
     unsearched_in_words,
 )
 from filejobs_dagster.run_context import JobFailed
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -83,6 +91,12 @@ class Words:
     due: str
     absent: Literal["never arrived", "missing"]
 
+
+MOST_BELOW = 5_000
+"""Objects in folders of derived_below that one batch takes along. A row with more goes alone."""
+
+MOST_BELOW_ONE = 100_000
+"""Those that a single row takes along: their keys are held in memory."""
 
 SEARCH_HOLDS_FOR = timedelta(days=1)
 """So long the search of a live run holds that found no candidate in any other place."""
@@ -405,7 +419,13 @@ class Collection(collection.Collection[Reservation]):
             self._books.facts["also_deleted"] = dict(known + more)
 
     def _report_batch(self, batch: Sequence[Reservation], *moments: datetime) -> None:
-        self._below = self._lying_below(batch)
+        try:
+            self._below = self._lying_below(batch)
+        except SmallerBatch:
+            half = len(batch) // 2
+            self._report_batch(batch[:half], *moments)
+            self._report_batch(batch[half:], *moments)
+            return
         self._made_from(batch, self._source.keys_beside(batch))
         self._beside = self._owned_beside(self._beside)
         super()._report_batch(batch, *moments)
@@ -417,32 +437,50 @@ class Collection(collection.Collection[Reservation]):
 
         Raises:
             JobFailed: Storage does not list a folder; nothing was claimed.
+            SmallerBatch: There are more of them than one batch holds.
         """
         asked = [(folder, row) for row in batch for folder in self._source.folders_below(row.key)]
         if not asked:
             return {}
+        most = MOST_BELOW if len(batch) > 1 else MOST_BELOW_ONE
+        found: dict[str, str] = {}
 
-        def listed(one: tuple[str, Reservation]) -> list[tuple[str, str]]:
+        def list_one(one: tuple[str, Reservation]) -> None:
             folder, row = one
-            page = self._storage.client.list_objects_v2(
+            pages = self._storage.client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._storage.bucket, Prefix=folder, Delimiter="/"
             )
-            return [
-                (it["Key"], row.key)
-                for it in page.get("Contents", [])
-                if it["Key"].startswith(folder)
-                and "/" not in it["Key"][len(folder) :]
-                and it["LastModified"] < row.due
-            ]
+            for page in pages:
+                if len(found) > most:
+                    return
+                found.update(
+                    (it["Key"], row.key)
+                    for it in page.get("Contents", [])
+                    if it["Key"].startswith(folder)
+                    and "/" not in it["Key"][len(folder) :]
+                    and it["LastModified"] < row.due
+                )
 
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             try:
-                return {key: of for found in pool.map(listed, asked) for key, of in found}
+                for _ in pool.map(list_one, asked):
+                    pass
             except Exception as error:
                 raise JobFailed(
                     f"The folders of derived_below could not be listed: {described(error)}. No "
                     "further row was claimed. See what `filejobs doctor` says of the bucket."
                 ) from error
+        if len(found) <= most:
+            return found
+        if len(batch) > 1:
+            raise SmallerBatch(f"more than {most:,} objects were made from {len(batch)} rows")
+        self._context.log.warning(
+            "More than %s objects lie below %s: the first go with the row, and storage_orphans "
+            "takes the others.",
+            f"{most:,}",
+            display_key(asked[0][0]),
+        )
+        return dict(islice(found.items(), most))
 
     def _made_from(self, rows: Sequence[Reservation], beside: Sequence[str]) -> None:
         """What goes with rows, whatever the claim has left of the batch."""

@@ -53,7 +53,7 @@ FIELDS: Mapping[str, str] = {
         "your own tables only: which predicate the claim does not repeat, or why it cannot be "
         "compared, and whether the settings waive it. Absent otherwise"
     ),
-    "search; named_elsewhere; unsearched": (
+    "search; named_elsewhere; only_ignored; unsearched": (
         "declared tables only: the search for the names of the rows' objects in all columns, as in "
         "storage_orphans. Absent where the search of an earlier live run holds"
     ),

@@ -13,8 +13,8 @@ import math
 import time
 from bisect import bisect_right
 from collections import Counter
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -65,6 +65,9 @@ LOCK_TIMEOUT = timedelta(seconds=5)
 
 MOST_SHOWN = 50
 """Columns that a record names."""
+
+FOR_IGNORED = 10.0
+"""Seconds that ignored columns may take, or as many as all others took."""
 
 OVER_BUDGET = "the time of the search was over before it"
 
@@ -144,6 +147,8 @@ class Found:
         candidates: How many the pass had.
         asked: Those that were looked for.
         named: Where each of those is named that is.
+        only_ignored: Those of the others that a column names which the settings ignore: they may
+            go, and nothing but that column speaks for them.
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
         columns: How many were read, and of how many tables.
@@ -157,6 +162,7 @@ class Found:
     candidates: int = 0
     asked: set[bytes] = field(default_factory=set)
     named: dict[bytes, Naming] = field(default_factory=dict)
+    only_ignored: dict[bytes, Naming] = field(default_factory=dict)
     unsearched: tuple[Unsearched, ...] = ()
     idle: tuple[str, ...] = ()
     columns: int = 0
@@ -170,6 +176,9 @@ class Found:
         """What the record says of it."""
         return {
             "named_elsewhere": [column.as_detail() for column in self.by_column()[:MOST_SHOWN]],
+            "only_ignored": [
+                column.as_detail() for column in by_column(self.only_ignored)[:MOST_SHOWN]
+            ],
             "unsearched": [
                 {"column": one.column, "why": one.why, "bytes": one.size}
                 for one in self.unsearched[:MOST_SHOWN]
@@ -179,6 +188,7 @@ class Found:
                 "looked_for": len(self.asked),
                 "by_whole_key_only": self.whole_only,
                 "found": len(self.named),
+                "only_in_ignored": len(self.only_ignored),
                 "tables": self.tables,
                 "columns": self.columns,
                 "fingerprint": self.fingerprint,
@@ -191,14 +201,26 @@ class Found:
 
     def by_column(self) -> list[NamingColumn]:
         """The columns that name candidates, those with the most first."""
-        counts = Counter(naming.column for naming in self.named.values())
-        first: dict[str, bytes] = {}
-        for key, naming in self.named.items():
-            first.setdefault(naming.column, key)
-        return [
-            NamingColumn(column, count, first[column], self.named[first[column]].how)
-            for column, count in counts.most_common()
-        ]
+        return by_column(self.named)
+
+    def most_ignored(self) -> NamingColumn | None:
+        """The ignored column that alone names the most candidates, as far as the sample tells."""
+        first = next(iter(by_column(self.only_ignored)), None)
+        if first is None:
+            return None
+        return replace(first, count=first.count * self.candidates // max(1, len(self.asked)))
+
+
+def by_column(named: Mapping[bytes, Naming]) -> list[NamingColumn]:
+    """The columns that name keys, those with the most first."""
+    counts = Counter(naming.column for naming in named.values())
+    first: dict[str, bytes] = {}
+    for key, naming in named.items():
+        first.setdefault(naming.column, key)
+    return [
+        NamingColumn(column, count, first[column], named[first[column]].how)
+        for column, count in counts.most_common()
+    ]
 
 
 def unsearched_in_words(unsearched: Sequence[Unsearched]) -> str:
@@ -297,35 +319,66 @@ class Elsewhere:
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
         catalogues: list[Catalogue] = []
+        ignored: list[tuple[str, _Place, tuple[Table, ...]]] = []
         idle: set[str] | None = None
         for label, place in self._places.items():
-            work.own_rows = {
-                (own.schema, own.table, own.column): own.transforms
-                for own in self._own_rows
-                if own.database == label
-            }
+            work.own_rows = self._own_rows_in(label)
             try:
-                found = self._search_database(place, work, ends_at)
+                with self._snapshot(place) as connection:
+                    found = self._search_database(connection, place, work, ends_at)
             except (psycopg.Error, DatabaseUnavailable, ReferencesUnknown) as error:
                 why = f"it could not be searched: {sanitize_exception(error, limit=500)}"
                 unsearched[label] = Unsearched(f"the database of {label}", why)
                 continue
             catalogues.append(found)
+            ignored.append((label, place, found.ignored_tables))
             unsearched |= {one.column: one for one in found.unsearched}
             idle = set(found.idle) if idle is None else idle & set(found.idle)
         known = self.found
         known.asked.update(wanted)
         known.named |= work.named
+        known.columns, known.tables, known.size = work.columns, work.tables, work.size
+        if work.tables:
+            took = max(time.monotonic() - started, FOR_IGNORED)
+            known.only_ignored |= self._search_ignored(
+                ignored, work, min(ends_at, time.monotonic() + took)
+            )
         known.unsearched = tuple(
             ({one.column: one for one in known.unsearched} | unsearched).values()
         )
         known.fingerprint = fingerprint(catalogues)
         known.idle = tuple(sorted(idle or ()))
-        known.columns, known.tables, known.size = work.columns, work.tables, work.size
         known.seconds += time.monotonic() - started
         known.whole_only += needles.whole_only
 
-    def _search_database(self, place: _Place, work: _Work, ends_at: float) -> Catalogue:
+    def _own_rows_in(self, label: str) -> dict[tuple[str, str, str], Transforms]:
+        return {
+            (own.schema, own.table, own.column): own.transforms
+            for own in self._own_rows
+            if own.database == label
+        }
+
+    def _search_ignored(
+        self, ignored: Sequence[tuple[str, _Place, Sequence[Table]]], work: _Work, ends_at: float
+    ) -> dict[bytes, Naming]:
+        """Who is named in ignored columns alone: looked for last, and as far as the time goes."""
+        kept, work.named = work.named, {}
+        for label, place, tables in ignored:
+            if not tables:
+                continue
+            work.own_rows = self._own_rows_in(label)
+            # They need not be searched: what cannot be is no finding.
+            with (
+                suppress(psycopg.Error, DatabaseUnavailable, ReferencesUnknown),
+                self._snapshot(place) as connection,
+            ):
+                for table in tables:
+                    self._search_table(connection, table, work, ends_at)
+        return {key: naming for key, naming in work.named.items() if key not in kept}
+
+    @contextmanager
+    def _snapshot(self, place: _Place) -> Iterator[Connection]:
+        """A connection in a transaction that only reads, and that outlasts a pause."""
         with ExitStack() as stack:
             connection = stack.enter_context(
                 closing(place.database.connect("look for names elsewhere"))
@@ -340,14 +393,19 @@ class Elsewhere:
             connection.read_only = True
             stack.enter_context(connection.transaction())
             keep_open(stack.enter_context(connection.cursor()))
-            found = self._columns(connection, place)
-            left: list[Unsearched] = []
-            for table in found.tables:
-                why = self._search_table(connection, table, work, ends_at)
-                if why is not None:
-                    whole = f"{table}.*"
-                    left.append(Unsearched(whole, why, table.size))
-            return Catalogue(found.tables, (*found.unsearched, *left), found.ignored, found.idle)
+            yield connection
+
+    def _search_database(
+        self, connection: Connection, place: _Place, work: _Work, ends_at: float
+    ) -> Catalogue:
+        found = self._columns(connection, place)
+        left: list[Unsearched] = []
+        for table in found.tables:
+            why = self._search_table(connection, table, work, ends_at)
+            if why is not None:
+                whole = f"{table}.*"
+                left.append(Unsearched(whole, why, table.size))
+        return replace(found, unsearched=(*found.unsearched, *left))
 
     def _columns(self, connection: Connection, place: _Place) -> Catalogue:
         patterns = [one.column for one in self._settings.ignore]

@@ -8,6 +8,8 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from filejobs_dagster.doctor.examination import check_elsewhere
 from filejobs_dagster.jobs.storage_orphans import supply
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
@@ -21,8 +23,6 @@ from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    import pytest
 
     from filejobs_dagster.ledger.outcome import Outcome
     from filejobs_dagster.settings import BucketSettings
@@ -149,7 +149,7 @@ def test_what_any_column_names_stays_with_its_column_and_the_rest_goes(
     assert not sweep.installation.keys() & NAMED.keys()
 
 
-def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
+def test_a_column_that_the_settings_ignore_keeps_nothing_and_what_it_alone_names_is_said(
     sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.installation.execute("CREATE TABLE post_history (body text, who text)")
@@ -166,6 +166,38 @@ def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
     outcome = sweep()
     assert (outcome.ok, outcome.acted) == (True, 1)
     assert outcome.detail["search"]["ignored_in_vain"] == ["public.gone.*"]
+    (row,) = outcome.detail["only_ignored"]
+    assert (row["column"], row["candidates"]) == ("public.post_history.body", 1)
+
+
+@pytest.mark.parametrize("named_by_others", [False, True])
+def test_a_history_that_comes_to_name_many_files_alone_stops_the_run(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch, named_by_others: bool
+) -> None:
+    files = [f"files/of-an-order-{n:02d}.pdf" for n in range(12)]
+    sweep.put("files/used")
+    sweep.refer("files/used")
+    sweep.installation.execute("CREATE TABLE order_history (file text)")
+    sweep.installation.execute("INSERT INTO order_history SELECT unnest(%s::text[])", (files,))
+    if named_by_others:
+        sweep.installation.execute("CREATE TABLE orders AS SELECT * FROM order_history")
+    settle(
+        sweep,
+        monkeypatch,
+        ignore=[IgnoredColumn(column="*.order_history.*", reason="orders that are done")],
+    )
+    sweep.seen_before(*files)
+    limits = TRIPS if not named_by_others else NEVER_TRIPS
+
+    stopped = sweep(breakers=limits)
+
+    said = "column public.order_history.file, which named_elsewhere.ignore leaves out, is the only"
+    assert (said in str(stopped.error)) is not named_by_others
+    assert bool(stopped.detail["only_ignored"]) is not named_by_others
+    assert set(files) <= sweep.installation.keys()
+    if not named_by_others:
+        # CONTROL: without the breaker they go.
+        assert sweep(breakers=NEVER_TRIPS).acted == len(files)
 
 
 def test_a_thumbnail_that_a_cache_names_stays_while_a_row_names_its_original(
