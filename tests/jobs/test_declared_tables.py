@@ -1447,3 +1447,53 @@ def test_a_row_stays_whose_dependent_row_names_an_object_that_stands_elsewhere(
     assert outcome.ok, outcome.error
     assert world.keys() == {"files/b.png", "files/t/b.webp"}
     assert world.app("SELECT key FROM thumb") == [("files/t/b.webp",)]
+
+
+def test_a_row_that_names_a_folder_loses_nothing_below_and_keeps_what_others_name_there(
+    world: World,
+) -> None:
+    world.create(DOCUMENTS)
+    world.put(*(f"files/album{n}/1.png" for n in (7, 8, 9)))
+    world.app(
+        "INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/album7/'),"
+        " ('reserved', 'files/album7/1.png'), ('reserved', 'files/album8/'),"
+        " ('reserved', 'files/album9')"
+    )
+    world.declare(MAY_BE_EMPTY)
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"] == {
+        "kept: directory marker": 1,
+        "kept: ambiguous: near public.documents.storage_key (below a referenced folder)": 1,
+        "never arrived": 1,
+    }
+    assert world.keys() == {f"files/album{n}/1.png" for n in (7, 8, 9)}
+
+
+def test_a_partitioned_table_with_an_id_of_two_columns_is_declared_as_a_whole(
+    world: World,
+) -> None:
+    world.create(
+        "CREATE TABLE documents (tenant int, id int, storage_key text, url text, status text,"
+        " expires_at timestamptz DEFAULT now() - interval '1 h', PRIMARY KEY (tenant, id))"
+        " PARTITION BY LIST (tenant);"
+        "CREATE TABLE first PARTITION OF documents FOR VALUES IN (1);"
+        "CREATE TABLE second PARTITION OF documents FOR VALUES IN (2)"
+    )
+    world.put("files/a.png", "files/b.png", "files/c.png")
+    world.app(
+        "INSERT INTO documents VALUES (1, 1, 'files/a.png', '/files/a.png', 'reserved'),"
+        " (2, 1, 'files/b.png', NULL, 'reserved'), (2, 2, 'files/c.png', NULL, 'reserved'),"
+        # Of another partition than the row whose object it names.
+        " (1, 2, NULL, 'https://cdn.example.com/files/b.png', 'complete')"
+    )
+    world.declare({**MAY_BE_EMPTY, "id": ["tenant", "id"], "size": None})
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"] == {"deleted": 2, "named elsewhere": 1}
+    assert outcome.detail["named_elsewhere"][0]["column"] == "public.documents.url"
+    assert world.keys() == {"files/b.png"}

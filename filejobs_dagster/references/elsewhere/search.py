@@ -338,7 +338,8 @@ class Elsewhere:
         known.asked.update(wanted)
         known.named |= work.named
         known.columns, known.tables, known.size = work.columns, work.tables, work.size
-        if work.tables:
+        # Whoever ignores all wants nothing read.
+        if not any(one.column == "*" for one in self._settings.ignore):
             took = max(time.monotonic() - started, FOR_IGNORED)
             known.only_ignored |= self._search_ignored(
                 ignored, work, min(ends_at, time.monotonic() + took)
