@@ -211,8 +211,11 @@ def _elsewhere(settings: Settings) -> list[str]:
         "pg_read_all_data, or name what it cannot read in named_elsewhere.ignore"
         for name in searched
     ]
-    jobs = [BY_NAME[name] for name in settings.jobs]
-    if any("objects" in job.touches and "rows" not in job.touches for job in jobs):
+    jobs = [(BY_NAME[name].touches, said) for name, said in settings.jobs.items()]
+    if any(
+        "objects" in touches and ("rows" not in touches or getattr(said, "tables", ()))
+        for touches, said in jobs
+    ):
         remarks.append(
             "the search for names reads every other table of this database; GRANT SELECT on them "
             "or pg_read_all_data, or name what it cannot read in named_elsewhere.ignore"

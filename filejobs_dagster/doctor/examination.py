@@ -425,8 +425,9 @@ def check_elsewhere(entry: str, settings: BucketSettings, database: Database) ->
             yield warning(
                 name,
                 f"{said}. {unsearched_in_words(found.unsearched)}",
-                "a live run of storage_orphans deletes nothing until this role may read them, or "
-                "named_elsewhere.ignore of the bucket says why they need not be searched",
+                "a live run of storage_orphans deletes nothing, and one over tables of yours takes "
+                "no row, until this role may read them, or named_elsewhere.ignore of the bucket "
+                "says why they need not be searched",
             )
             continue
         yield ok(name, said)

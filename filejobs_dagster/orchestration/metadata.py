@@ -93,6 +93,7 @@ TABLES = (
     "oldest",
     "sources",
     "named_elsewhere",
+    "only_ignored",
     "unsearched",
 )
 """Lists of rows in a run's detail that its page shows as tables."""
@@ -133,6 +134,7 @@ FIRST = (
     "classes",
     "breakers",
     "named_elsewhere",
+    "only_ignored",
     "unsearched",
     "search",
     "by_prefix",

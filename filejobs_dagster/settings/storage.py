@@ -158,8 +158,9 @@ class NamedElsewhereSettings(Section):
 
     ignore: list[IgnoredColumn] = Field(
         default_factory=list,
-        description="Columns that are not searched. What cannot be searched (no right, bytes, too "
-        "large for max_time) must stand here, or no live run deletes an orphan.",
+        description="Columns that keep no object; they are read last, and what they alone name is "
+        "said. What cannot be searched (no right, bytes, too large for max_time) must stand here, "
+        "or no live run deletes an orphan.",
         examples=[[{"column": "public.post_history.body", "reason": "deleted posts"}]],
     )
     max_time: Annotated[Wait, between(timedelta(seconds=1), timedelta(days=1))] = Field(

@@ -324,7 +324,7 @@ class TableSettings(RowsSettings):
     derived_below: list[Text] = Field(
         default_factory=list,
         description="Folders in which objects that were made from the row's object lie, without a "
-        "row of their own. What lies directly in one since before the row was due, up to 1,000 "
+        "row of their own. What lies directly in one since before the row was due, up to 100,000 "
         "objects, goes in the same run, unless something names it or the object itself.",
         examples=[["variants/{key}/"]],
     )

@@ -80,6 +80,7 @@ class Collector:
                     checks,
                     bucket.purge_versions,
                     bool(limits.get("quarantine")),
+                    bucket,
                 )
                 # None: what the job does when nobody names a source.
                 return upload_reservations.run(

@@ -11,6 +11,7 @@ from moto.s3.models import s3_backends
 
 from filejobs_dagster.book import bookkeeping
 from filejobs_dagster.jobs.collecting.removal import Removal
+from filejobs_dagster.jobs.upload_reservations import collection
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.objects.gate import Gate
 from filejobs_dagster.settings import read_settings
@@ -233,3 +234,38 @@ def test_a_folder_that_is_not_of_one_key_alone_is_refused(photos: World, folder:
     (problem,) = read_settings(photos.write(), photos.environment).problems
     assert problem.path == "jobs.deleted_files.tables[0].derived_below[0]"
     assert "variants/{key}/" in problem.expected
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "row by row"])
+def test_all_that_lies_in_a_folder_goes_with_its_row_however_many_pages_it_is(
+    photos: World, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    many = [f"files/variants/files/dead/{n:04}" for n in range(1100)]
+    old(photos, *many, "files/second", "files/variants/files/second/1")
+    photos.app(
+        "INSERT INTO photo (path, deleted_at) SELECT 'files/second', now() - '50 d'::interval"
+    )
+    if not at_once:
+        monkeypatch.setattr(collection, "MOST_BELOW", 1000)
+
+    dry, live = collect_deleted(photos, "dry"), collect_deleted(photos)
+
+    made = len(OF_DEAD) - 1 + len(many) + 1
+    assert dry.detail["classes"] == {"would collect": 2, "derived: would collect": made}
+    assert live.ok, live.error
+    assert live.detail["classes"] == {"deleted": 2, "derived: deleted": made}
+    assert photos.keys() == OF_LIVING
+    batches = {event["batch"] for event in photos.events("objects.delete.intent")}
+    assert len(batches) == (1 if at_once else 2)
+
+
+def test_of_too_many_objects_below_one_row_the_first_go_with_it_and_the_others_are_said(
+    photos: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(collection, "MOST_BELOW_ONE", 1)
+
+    outcome = collect_deleted(photos)
+
+    assert outcome.ok, outcome.error
+    assert photos.keys() == OF_LIVING | {"files/variants/files/dead/400"}
+    assert "storage_orphans takes the others" in caplog.text

@@ -8,6 +8,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,11 +21,13 @@ from filejobs_dagster.door.door import Door
 from filejobs_dagster.jobs.collecting.declared import Statements, _Writing, statements_of
 from filejobs_dagster.jobs.deleted_files.settings import DeletedFilesSettings
 from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
+from filejobs_dagster.jobs.upload_reservations import collection as reservations_collection
 from filejobs_dagster.jobs.upload_reservations.collection import Collection
 from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTable
 from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import read_settings
 from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
@@ -935,6 +938,7 @@ def test_a_partition_is_not_declared_for_the_whole_table(
     world.declare({**declared, "table": "open_ones", "min_rows": 0})
     if not careful:
         monkeypatch.setattr(_Writing, "_refuse_a_part", lambda _: None)
+        monkeypatch.setattr(Collection, "_search_of_names", lambda _: None)
 
     outcome = world.collect()
 
@@ -1289,3 +1293,207 @@ def test_the_door_lets_a_declared_table_in_and_refuses_one_that_lacks_what_its_k
     assert mended.ok, mended.error
     assert mended.acted == 2
     assert photos.keys() == {"files/kept", "files/young", "files/held"}
+
+
+# --- a key that stands anywhere else --------------------------------------------------------------
+
+MAY_BE_EMPTY = {**DECLARED, "min_rows": 0}
+NAMED = "files/2024/pasted 0.png"
+
+
+@pytest.mark.parametrize("careful", [True, False], ids=["careful", "control"])
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "CREATE TABLE post AS SELECT '<img src=\"/m/files/2024/pasted%200.png\">'::text AS body",
+        "CREATE TABLE draft AS SELECT jsonb_build_object('cover', 'files/2024/pasted 0.png') AS it",
+        """ALTER TABLE documents ADD poster text;
+        INSERT INTO documents (status, poster) VALUES ('complete', 'files/2024/pasted 0.png')""",
+        "CREATE TABLE album AS SELECT 'files/2024/'::text AS folder",
+    ],
+    ids=["rich text", "JSON", "another row of the table", "a folder"],
+)
+def test_a_row_whose_object_stands_in_a_column_that_nobody_declared_stays_with_its_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch, elsewhere: str, careful: bool
+) -> None:
+    world.create(f"{DOCUMENTS}; ALTER TABLE documents ADD COLUMN url text")
+    world.rows(**{"2024/pasted 0.png": "reserved", "plain.png": "reserved"})
+    # What a row says of its own object holds nothing back.
+    world.app("UPDATE documents SET url = 'https://cdn.example.com/' || storage_key")
+    world.create(elsewhere)
+    world.declare(MAY_BE_EMPTY)
+    if not careful:
+        monkeypatch.setattr(Collection, "_search_of_names", lambda _: None)
+
+    dry, live = world.collect(mode="dry"), world.collect()
+
+    assert live.ok, live.error
+    assert not world.has_object("files/plain.png")
+    assert world.has_object(NAMED) is careful
+    left = world.app("SELECT storage_key FROM documents WHERE status = 'reserved'")
+    assert left == ([(NAMED,)] if careful else [])
+    if careful:
+        assert live.detail["classes"] == {"deleted": 1, "named elsewhere": 1}
+        assert dry.detail["classes"] == {"would collect": 1, "named elsewhere": 1}
+        (column,) = live.detail["named_elsewhere"]
+        assert column["candidates"] == 1
+        assert not live.detail["swept"]
+
+
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many candidates each search looks for."""
+    search, asked = Elsewhere.search, list[int]()
+
+    def counted(self: Elsewhere, keys: Any) -> None:
+        asked.append(len(keys))
+        search(self, keys)
+
+    monkeypatch.setattr(Elsewhere, "search", counted)
+    return asked
+
+
+def test_a_search_that_found_nothing_holds_for_a_day_by_the_same_rules(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(f"{DOCUMENTS}; CREATE TABLE post (body text)")
+    world.declare(MAY_BE_EMPTY)
+    asked = searches(monkeypatch)
+
+    def collect(*names: str, **limits: Any) -> list[int]:
+        asked.clear()
+        world.rows(**dict.fromkeys(names, "reserved"))
+        outcome = world.collect(**limits)
+        assert outcome.ok, outcome.error
+        return list(asked)
+
+    assert collect("dry.png", mode="dry") == [1]  # shows nothing to a live run
+    assert collect("a.png", "b.png", limit=2) == [3]
+    assert collect("c.png") == []
+    world.declare({**MAY_BE_EMPTY, "where": "status IN ('reserved', 'again')"})
+    assert collect("d.png") == [1]
+    assert collect("e.png") == []
+    monkeypatch.setattr(reservations_collection, "SEARCH_HOLDS_FOR", timedelta(0))
+    assert collect("f.png") == [1]
+    # What was found is looked for again, however short ago that was.
+    monkeypatch.undo()
+    asked = searches(monkeypatch)
+    world.app("INSERT INTO post VALUES ('see files/named.png')")
+    world.declare(MAY_BE_EMPTY | {"where": "status = 'reserved' AND true"})
+    assert [collect("named.png"), collect(), collect("g.png")] == [[1], [1], [2]]
+    assert world.keys() == {"files/named.png"}
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_no_row_goes_before_what_may_name_its_object_was_searched_or_is_declared(
+    world: World, says_so: bool
+) -> None:
+    world.create(f"{DOCUMENTS}; CREATE TABLE vault AS SELECT 'x'::bytea AS sealed")
+    world.rows(**{"a.png": "reserved"})
+    world.declare(MAY_BE_EMPTY)
+    ignored = [{"column": "public.vault.sealed", "reason": "keys of cars"}]
+    if says_so:
+        world.document["buckets"]["uploads"]["named_elsewhere"] = {"ignore": ignored}
+
+    dry, live = world.collect(mode="dry"), world.collect()
+
+    assert dry.ok
+    assert [one["column"] for one in dry.detail["unsearched"]] == (
+        [] if says_so else ["public.vault.sealed"]
+    )
+    assert live.ok is says_so
+    assert world.has_object("files/a.png") is not says_so
+    if not says_so:
+        assert "public.vault.sealed" in str(live.error)
+        assert "ignore" in str(live.error)
+
+
+def test_the_number_of_a_row_in_other_tables_and_a_source_hold_no_row_back(world: World) -> None:
+    world.create(f"{DOCUMENTS}; CREATE TABLE comment (document uuid, name text)")
+    world.create("CREATE TABLE page (picture text)")
+    world.document["buckets"]["uploads"]["sources"] = [
+        {"name": "pages", "sql": "select picture from page", "min_rows": 0}
+    ]
+    number = uuid.uuid4()
+    world.rows(**{str(number): "reserved", f"{number}/photo.png": "reserved"})
+    world.app("INSERT INTO comment VALUES (%s, 'photo.png')", (number,))
+    world.app("INSERT INTO page VALUES (%s)", (f"files/{number}",))
+    world.declare(MAY_BE_EMPTY)
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    # The source keeps its bytes, as ever.
+    assert outcome.detail["classes"] == {"deleted": 1, "kept: referenced by pages": 1}
+    assert world.app("SELECT count(*) FROM documents WHERE status = 'reserved'") == [(0,)]
+
+
+def test_a_row_stays_whose_dependent_row_names_an_object_that_stands_elsewhere(
+    world: World,
+) -> None:
+    world.create(DOCUMENTS)
+    world.create("CREATE TABLE thumb (document uuid REFERENCES documents, key text)")
+    world.create("CREATE TABLE post AS SELECT 'see files/t/b.webp'::text AS body")
+    world.rows(**{"a.png": "reserved", "b.png": "reserved"})
+    world.put("files/t/a.webp", "files/t/b.webp")
+    world.app(
+        "INSERT INTO thumb SELECT id, replace(replace(storage_key, 'files/', 'files/t/'), '.png',"
+        " '.webp') FROM documents"
+    )
+    below = {"table": "public.thumb", "column": "document", "key": "key", "min_rows": 0}
+    world.declare({**MAY_BE_EMPTY, "also_delete": [below]})
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert world.keys() == {"files/b.png", "files/t/b.webp"}
+    assert world.app("SELECT key FROM thumb") == [("files/t/b.webp",)]
+
+
+def test_a_row_that_names_a_folder_loses_nothing_below_and_keeps_what_others_name_there(
+    world: World,
+) -> None:
+    world.create(DOCUMENTS)
+    world.put(*(f"files/album{n}/1.png" for n in (7, 8, 9)))
+    world.app(
+        "INSERT INTO documents (status, storage_key) VALUES ('complete', 'files/album7/'),"
+        " ('reserved', 'files/album7/1.png'), ('reserved', 'files/album8/'),"
+        " ('reserved', 'files/album9')"
+    )
+    world.declare(MAY_BE_EMPTY)
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"] == {
+        "kept: directory marker": 1,
+        "kept: ambiguous: near public.documents.storage_key (below a referenced folder)": 1,
+        "never arrived": 1,
+    }
+    assert world.keys() == {f"files/album{n}/1.png" for n in (7, 8, 9)}
+
+
+def test_a_partitioned_table_with_an_id_of_two_columns_is_declared_as_a_whole(
+    world: World,
+) -> None:
+    world.create(
+        "CREATE TABLE documents (tenant int, id int, storage_key text, url text, status text,"
+        " expires_at timestamptz DEFAULT now() - interval '1 h', PRIMARY KEY (tenant, id))"
+        " PARTITION BY LIST (tenant);"
+        "CREATE TABLE first PARTITION OF documents FOR VALUES IN (1);"
+        "CREATE TABLE second PARTITION OF documents FOR VALUES IN (2)"
+    )
+    world.put("files/a.png", "files/b.png", "files/c.png")
+    world.app(
+        "INSERT INTO documents VALUES (1, 1, 'files/a.png', '/files/a.png', 'reserved'),"
+        " (2, 1, 'files/b.png', NULL, 'reserved'), (2, 2, 'files/c.png', NULL, 'reserved'),"
+        # Of another partition than the row whose object it names.
+        " (1, 2, NULL, 'https://cdn.example.com/files/b.png', 'complete')"
+    )
+    world.declare({**MAY_BE_EMPTY, "id": ["tenant", "id"], "size": None})
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert outcome.detail["classes"] == {"deleted": 2, "named elsewhere": 1}
+    assert outcome.detail["named_elsewhere"][0]["column"] == "public.documents.url"
+    assert world.keys() == {"files/b.png"}

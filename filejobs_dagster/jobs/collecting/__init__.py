@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.objects.gate import Gate
     from filejobs_dagster.references.check import ReferenceCheck
+    from filejobs_dagster.settings.storage import BucketSettings
 
 
 # Where the bytes are.
@@ -31,6 +32,8 @@ class Storage:
         references: The gate's sources, asked before each deletion.
         purge_versions: Whether all versions of an object go, where the bucket keeps some.
         quarantine: Whether its bytes can be brought back for a while.
+        settings: Of the bucket: by them candidates of declared tables are looked for in all columns
+            (`named_elsewhere`); None looks nowhere.
     """
 
     bucket: str
@@ -39,3 +42,4 @@ class Storage:
     references: ReferenceCheck
     purge_versions: bool = False
     quarantine: bool = False
+    settings: BucketSettings | None = None

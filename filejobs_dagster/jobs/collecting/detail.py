@@ -54,6 +54,11 @@ class CollectingDetail(ItemsDetail, total=False):
     by_hand: str
     by_table: dict[str, dict[str, int]]
     also_deleted: dict[str, int]
+    # The search for their names in all columns, where one was made.
+    search: dict[str, Any]
+    named_elsewhere: list[dict[str, Any]]
+    only_ignored: list[dict[str, Any]]
+    unsearched: list[dict[str, Any]]
     # A dry run has no number of things done.
     would_collect: int
     would_free_bytes: int | None

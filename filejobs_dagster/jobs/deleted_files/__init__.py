@@ -70,6 +70,7 @@ def _run(run_context: RunContext, request: DeletedFilesRun, has: Resources) -> O
             at.references,
             at.bucket.purge_versions,
             request.quarantine,
+            at.bucket,
         )
         return run(run_context, request, storage)
 

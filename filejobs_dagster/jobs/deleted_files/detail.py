@@ -46,6 +46,10 @@ FIELDS: Mapping[str, str] = {
         "rows that are due and stay: their key forbids it, the database refused or refused "
         "before, another session holds them, or they have no key or usable time"
     ),
+    "search; named_elsewhere; only_ignored; unsearched": (
+        "declared tables only: the search for the names of the rows' objects in all columns, as in "
+        "storage_orphans. Absent where the search of an earlier live run holds"
+    ),
 }
 """Fields of `job_run.detail` beside those of every run, in words: the reference is made of them."""
 
@@ -101,6 +105,10 @@ CLASSES: Mapping[str, str] = {
         "Row stays, bytes stay. PostgreSQL refused its claim before. It is tried again after a "
         "pause that doubles, from 5 minutes to a day; the table `setback` has the reason, and "
         "without its row there it is tried at once"
+    ),
+    "named elsewhere": (
+        "Row stays, bytes stay. Declared tables only: a column that no source reads names the "
+        "object; the sample says which"
     ),
     "kept: not owned": "Row stays, bytes stay. The file's own key forbids it",
     "kept: protected": "Row stays, bytes stay. The file's own key forbids it",

@@ -23,6 +23,7 @@ REFERENCE_SHRINK = "reference_shrink"
 AMBIGUOUS_FRACTION = "ambiguous_fraction"
 MISSING_FRACTION = "missing_fraction"
 NAMED_ELSEWHERE = "named_elsewhere"
+ONLY_IGNORED = "only_ignored"
 NOTHING_MATCHED = "nothing_matched"
 DATABASE_OLDER = "database_older"
 
@@ -34,6 +35,7 @@ BREAKERS: tuple[str, ...] = (
     AMBIGUOUS_FRACTION,
     MISSING_FRACTION,
     NAMED_ELSEWHERE,
+    ONLY_IGNORED,
     NOTHING_MATCHED,
     DATABASE_OLDER,
 )
@@ -80,6 +82,7 @@ class Numbers:
         keys_by_source: How many keys each source returned.
         named_elsewhere: Those that a column names which no source reads.
         named_most: The column that names the most of them.
+        ignored_most: The column that the settings ignore and that alone names the most orphans.
         newest_reference: When the newest object that a source names was modified, in milliseconds
             since 1970; 0 without one.
         newer: Orphans and young objects that are newer than that by more than `min_age`.
@@ -102,6 +105,7 @@ class Numbers:
     keys_by_source: Mapping[str, int] = field(default_factory=dict)
     named_elsewhere: int = 0
     named_most: NamingColumn | None = None
+    ignored_most: NamingColumn | None = None
     newest_reference: int = 0
     newer: int = 0
     strangers: Sequence[Stranger] = ()
@@ -206,6 +210,7 @@ def read_breakers(
         _ambiguous(numbers, limits, hint),
         _missing(numbers, limits),
         _named_elsewhere(numbers, limits),
+        _only_ignored(numbers, limits),
         _nothing_matched(numbers, hint),
         _database_older(numbers, limits),
     )
@@ -408,6 +413,28 @@ def _named_elsewhere(numbers: Numbers, limits: BreakersSettings) -> Reading:
         f"{_percent(limits.max_named_elsewhere_fraction)} by one column, or {limits.tolerated:,} "
         "objects",
         advice,
+    )
+
+
+def _only_ignored(numbers: Numbers, limits: BreakersSettings) -> Reading:
+    most = numbers.ignored_most
+    count = most.count if most is not None else 0
+    fraction = _fraction(count, numbers.objects)
+    found = "no orphan is named in an ignored column alone"
+    if most is not None:
+        found = (
+            f"column {most.column}, which named_elsewhere.ignore leaves out, is the only one that "
+            f"names {count:,} of {numbers.objects:,} owned objects, {_percent(fraction)}"
+        )
+    return Reading(
+        ONLY_IGNORED,
+        fraction > limits.max_named_elsewhere_fraction and count > limits.tolerated,
+        found,
+        f"{_percent(limits.max_named_elsewhere_fraction)} of all objects by one column, or "
+        f"{limits.tolerated:,} objects",
+        "Does the reason that stands beside it hold still, or do living rows keep their files "
+        "there by now? Then take it out of ignore, or declare it. If what it names is dead, "
+        "override this breaker for one run.",
     )
 
 

@@ -196,6 +196,10 @@ FIELDS: Mapping[str, str] = {
         "the columns that name objects without being a source: how many, one of them, the line "
         "that would declare the column"
     ),
+    "only_ignored": (
+        "the same of columns that `named_elsewhere.ignore` leaves out: orphans that nothing else "
+        "names. They may go"
+    ),
     "unsearched": "what could not be searched, why, and its bytes",
     "search": (
         "how many candidates were looked for, in how many tables, columns (`fingerprint`: which) "

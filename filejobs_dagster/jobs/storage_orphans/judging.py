@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.storage_orphans.marks import Marks
     from filejobs_dagster.jobs.storage_orphans.one_pass import Pass
     from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansRun
-    from filejobs_dagster.references.elsewhere.search import NamingColumn
+    from filejobs_dagster.references.elsewhere.search import Found
     from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings.secrets import Secret
     from filejobs_dagster.settings.storage import BucketSettings, SourceSettings
@@ -163,12 +163,12 @@ class Judge:
             self._books.commit(event)
 
 
-def numbers_of(made: Pass, named_most: NamingColumn | None = None) -> Numbers:
+def numbers_of(made: Pass, elsewhere: Found | None = None) -> Numbers:
     """A pass in the numbers that breakers read.
 
     Args:
         made: The pass.
-        named_most: The column that names the most objects without being a source.
+        elsewhere: What columns name without being a source.
     """
     found = made.found
     classes = found.classes
@@ -188,7 +188,8 @@ def numbers_of(made: Pass, named_most: NamingColumn | None = None) -> Numbers:
             if count.keys and not count.in_owns and not count.owners
         ),
         named_elsewhere=classes[NAMED_ELSEWHERE].count,
-        named_most=named_most,
+        named_most=next(iter(elsewhere.by_column()), None) if elsewhere else None,
+        ignored_most=elsewhere.most_ignored() if elsewhere else None,
         newest_reference=found.newest_reference,
         newer=found.newer,
         older_by_source={

@@ -80,7 +80,8 @@ class BreakersSettings(Section):
     max_named_elsewhere_fraction: Fraction = Field(
         default=0.1,
         description="The largest share, of the objects that no source names, that one column may "
-        "name which is no source. More of them mean that it should be one.",
+        "name which is no source. More of them mean that it should be one. Also the largest share "
+        "of all owned objects that one ignored column alone may name (only_ignored).",
         examples=[0.1],
     )
     tolerated: StrictInt = Field(

@@ -43,7 +43,11 @@ from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
 from filejobs_dagster.postgres.primary import server_state
-from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
+from filejobs_dagster.references.elsewhere.search import (
+    Elsewhere,
+    by_column,
+    unsearched_in_words,
+)
 from filejobs_dagster.references.transforms import Rewrites
 from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
@@ -145,7 +149,7 @@ class Sweep:
             ends_at=self._ends_at,
         )
         copies.recall(made.found)
-        numbers = numbers_of(made, next(iter(elsewhere.found.by_column()), None))
+        numbers = numbers_of(made, elsewhere.found)
         self._books.facts["first_pass"] = first
         judge = Judge(self._context, self._request, self._storage, self._books, self._marks)
         judge.judge(made, numbers, unrehearsed)
@@ -314,6 +318,13 @@ class Sweep:
                 "%s No live run deletes an orphan before that is searched, or ignored with a "
                 "reason, by named_elsewhere of the bucket's settings.",
                 unsearched_in_words(found.unsearched),
+            )
+        if found.only_ignored:
+            self._context.log.warning(
+                "%s orphans are named in columns alone that named_elsewhere.ignore leaves out, "
+                "most of them in %s. They may go.",
+                f"{len(found.only_ignored):,}",
+                by_column(found.only_ignored)[0].column,
             )
         if found.idle:
             self._context.log.warning(

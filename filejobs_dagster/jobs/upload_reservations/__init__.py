@@ -86,6 +86,7 @@ def _run(run_context: RunContext, request: UploadReservationsRun, has: Resources
             at.references,
             at.bucket.purge_versions,
             request.quarantine,
+            at.bucket,
         )
         return run(run_context, request, storage, sources)
 

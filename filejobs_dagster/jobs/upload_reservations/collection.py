@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import psycopg
 
 from filejobs_dagster.book.bookkeeping import Bookkeeping, Taken
-from filejobs_dagster.book.totals import Totals
+from filejobs_dagster.book.totals import Meaning, Totals
 from filejobs_dagster.door.clocks import MOST_APART
 from filejobs_dagster.jobs.collecting import collection
 from filejobs_dagster.jobs.collecting.collection import count_not_won
-from filejobs_dagster.jobs.collecting.detail import NEVER_ARRIVED, SourceRefused, because, detail_of
+from filejobs_dagster.jobs.collecting.detail import (
+    NEVER_ARRIVED,
+    SmallerBatch,
+    SourceRefused,
+    because,
+    detail_of,
+)
 from filejobs_dagster.jobs.collecting.removal import Removal
 from filejobs_dagster.jobs.setbacks import Setbacks
+from filejobs_dagster.jobs.storage_orphans.classification.records import NAMED_ELSEWHERE
+from filejobs_dagster.jobs.storage_orphans.judging import fingerprint
+from filejobs_dagster.jobs.storage_orphans.supply import require_searched
 from filejobs_dagster.jobs.upload_reservations.claims import WAIVER
 from filejobs_dagster.jobs.upload_reservations.file_table import (
     ClaimUnconfirmed,
     FileTable,
     Reservation,
 )
-from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING, CANDIDATES, CLAIM
+from filejobs_dagster.jobs.upload_reservations.statements import (
+    BEGINNING,
+    CANDIDATES,
+    CLAIM,
+    SEARCHED,
+)
 from filejobs_dagster.objects.client import check_access
 from filejobs_dagster.objects.errors import described
 from filejobs_dagster.objects.heads import THREADS
-from filejobs_dagster.postgres.connect import DatabaseUnavailable
+from filejobs_dagster.postgres.connect import DatabaseUnavailable, one
+from filejobs_dagster.references.elsewhere.search import (
+    MOST_AT_ONCE,
+    Elsewhere,
+    unsearched_in_words,
+)
 from filejobs_dagster.run_context import JobFailed
+from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +63,9 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.collecting import Storage
     from filejobs_dagster.jobs.upload_reservations.file_table import ReservationSource
     from filejobs_dagster.ledger.outcome import Outcome
+    from filejobs_dagster.references.elsewhere.search import Found, OwnRows
     from filejobs_dagster.run_context import RunContext
+    from filejobs_dagster.settings.storage import BucketSettings
 
 MOST_WITHOUT_EXPIRY = 10_000
 """Pending rows without expiry are counted up to here."""
@@ -67,6 +92,26 @@ class Words:
     absent: Literal["never arrived", "missing"]
 
 
+MOST_BELOW = 5_000
+"""Objects in folders of derived_below that one batch takes along. A row with more goes alone."""
+
+MOST_BELOW_ONE = 100_000
+"""Those that a single row takes along: their keys are held in memory."""
+
+SEARCH_HOLDS_FOR = timedelta(days=1)
+"""So long the search of a live run holds that found no candidate in any other place."""
+
+
+def _name_of_rules(
+    bucket: BucketSettings, own_rows: Sequence[OwnRows], declared: Sequence[str]
+) -> str:
+    """A short name for what decides which rows are candidates, and where they are looked for."""
+    ignored = bucket.named_elsewhere.model_dump_json(exclude={"databases"})
+    places = [f"{rows.database} {rows.schema}.{rows.table}.{rows.column}" for rows in own_rows]
+    text = json.dumps([fingerprint(bucket), ignored, sorted(places), sorted(declared)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 RESERVATIONS = Words(
     "reservations", "upload_reservation.collected", "upload_expires_at", NEVER_ARRIVED
 )
@@ -83,6 +128,9 @@ class Limits(collection.Limits, Protocol):
 
 class Collection(collection.Collection[Reservation]):
     """One run at work. The methods follow the order in which things happen."""
+
+    _rules: str
+    _names: dict[object, str]
 
     def __init__(
         self,
@@ -127,6 +175,7 @@ class Collection(collection.Collection[Reservation]):
             self._require_sound_claim(source)
             if source.by_hand:
                 self._books.facts["by_hand"] = source.name
+        self._elsewhere, self._names = self._search_of_names(), {}
         begins = self._context.window.begins or BEGINNING
         before = min(cutoff, self._context.window.ends or cutoff)
         for source in self._oldest_first(before):
@@ -201,7 +250,103 @@ class Collection(collection.Collection[Reservation]):
     def _read(
         self, after: Reservation | None, begins: datetime, before: datetime, size: int
     ) -> list[Reservation]:
-        return self._source.read(after, begins, before, size)
+        page = self._source.read(after, begins, before, size)
+        if self._elsewhere is not None and page and self._room() > 0:
+            self._look_elsewhere(self._elsewhere, page, begins, before, size)
+        return page
+
+    def _may_go(self, row: Reservation) -> bool:
+        """Leave a row alone, too, whose object another place of the databases names."""
+        if not super()._may_go(row):
+            return False
+        column = self._names.get(row.id)
+        if column is not None:
+            totals = self._books.totals
+            totals.note(NAMED_ELSEWHERE, row.key, Meaning.PASSED_OVER, why=f"column {column}")
+        return column is None
+
+    # Names elsewhere --------------------------------------------------------------------------
+
+    def _search_of_names(self) -> Elsewhere | None:
+        """What looks for the candidates in all columns; None where that need not be.
+
+        A table of the operator's that is declared may be named by a column of which nobody has
+        told: a key that stands in another row, or another table, is kept, with its row. Each search
+        reads the databases whole. So it is made before the first live run by these rules has ended
+        well, and from then on once in `SEARCH_HOLDS_FOR`; in every run, while it finds something.
+        Of the project's own tables, and of statements by hand, no search is made: the rows of the
+        former say by their state that nobody has the file any more, and of the latter it is not
+        known which column names the object.
+        """
+        bucket = self._storage.settings if self._storage else None
+        own_rows = [rows for source in self._sources for rows in source.own_rows()]
+        if bucket is None or not own_rows:
+            return None
+        identity = self._context.identity
+        self._rules = _name_of_rules(bucket, own_rows, [it.declared() for it in self._sources])
+        values = {
+            "job": identity.job,
+            "installation": identity.installation,
+            "rules": self._rules,
+            "holds_for": SEARCH_HOLDS_FOR,
+        }
+        with self._books.reading() as cursor:
+            cursor.execute(SEARCHED, values)
+            if one(cursor)[0]:
+                return None
+        return Elsewhere(self._context.database, bucket, ends_at=self._ends_at, own_rows=own_rows)
+
+    def _look_elsewhere(
+        self,
+        elsewhere: Elsewhere,
+        page: Sequence[Reservation],
+        begins: datetime,
+        before: datetime,
+        size: int,
+    ) -> None:
+        """Look for the objects of a page and of those behind it, as far as the limit may reach.
+
+        Raises:
+            JobFailed: Something could not be searched, and nobody has said that it need not be.
+        """
+        found = elsewhere.found
+        if all(row.key.encode() in found.asked for row in page):
+            self._note_named(page, found)
+            return
+        ahead, last = list(page), page
+        while len(last) == size and len(ahead) < min(self._room(), MOST_AT_ONCE):
+            last = self._source.read(ahead[-1], begins, before, size)
+            ahead += last
+        keys = [row.key for row in ahead] + self._source.keys_beside(ahead)
+        for start in range(0, len(keys), MOST_AT_ONCE):
+            elsewhere.search([key.encode() for key in keys[start : start + MOST_AT_ONCE]])
+        found.candidates = len(found.asked)
+        # What a source names that is another one than these rows is the gate's to keep.
+        own = frozenset[str]().union(*(source.own_sources() for source in self._sources))
+        for key, names in self._storage.references.named(
+            [key.decode() for key in found.named]
+        ).items():
+            if not own.issuperset(names):
+                del found.named[key.encode()]
+        detail = found.as_detail()
+        detail["search"]["rules"] = self._rules
+        self._books.facts |= detail
+        if found.unsearched:
+            self._context.log.warning("%s", unsearched_in_words(found.unsearched))
+        if self._context.live:
+            require_searched(found)
+        self._note_named(page, found)
+
+    def _note_named(self, page: Sequence[Reservation], found: Found) -> None:
+        """Which rows of a page stay: one whose object is named, or an object that goes with it."""
+        if not found.named:
+            return
+        of_others = any(key.encode() in found.named for key in self._source.keys_beside(page))
+        for row in page:
+            keys = [row.key, *(self._source.keys_beside([row]) if of_others else ())]
+            naming = next(filter(None, (found.named.get(key.encode()) for key in keys)), None)
+            if naming is not None:
+                self._names[row.id] = naming.column
 
     def _won(
         self, batch: Sequence[Reservation], begins: datetime, before: datetime
@@ -274,7 +419,13 @@ class Collection(collection.Collection[Reservation]):
             self._books.facts["also_deleted"] = dict(known + more)
 
     def _report_batch(self, batch: Sequence[Reservation], *moments: datetime) -> None:
-        self._below = self._lying_below(batch)
+        try:
+            self._below = self._lying_below(batch)
+        except SmallerBatch:
+            half = len(batch) // 2
+            self._report_batch(batch[:half], *moments)
+            self._report_batch(batch[half:], *moments)
+            return
         self._made_from(batch, self._source.keys_beside(batch))
         self._beside = self._owned_beside(self._beside)
         super()._report_batch(batch, *moments)
@@ -286,32 +437,50 @@ class Collection(collection.Collection[Reservation]):
 
         Raises:
             JobFailed: Storage does not list a folder; nothing was claimed.
+            SmallerBatch: There are more of them than one batch holds.
         """
         asked = [(folder, row) for row in batch for folder in self._source.folders_below(row.key)]
         if not asked:
             return {}
+        most = MOST_BELOW if len(batch) > 1 else MOST_BELOW_ONE
+        found: dict[str, str] = {}
 
-        def listed(one: tuple[str, Reservation]) -> list[tuple[str, str]]:
+        def list_one(one: tuple[str, Reservation]) -> None:
             folder, row = one
-            page = self._storage.client.list_objects_v2(
+            pages = self._storage.client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._storage.bucket, Prefix=folder, Delimiter="/"
             )
-            return [
-                (it["Key"], row.key)
-                for it in page.get("Contents", [])
-                if it["Key"].startswith(folder)
-                and "/" not in it["Key"][len(folder) :]
-                and it["LastModified"] < row.due
-            ]
+            for page in pages:
+                if len(found) > most:
+                    return
+                found.update(
+                    (it["Key"], row.key)
+                    for it in page.get("Contents", [])
+                    if it["Key"].startswith(folder)
+                    and "/" not in it["Key"][len(folder) :]
+                    and it["LastModified"] < row.due
+                )
 
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             try:
-                return {key: of for found in pool.map(listed, asked) for key, of in found}
+                for _ in pool.map(list_one, asked):
+                    pass
             except Exception as error:
                 raise JobFailed(
                     f"The folders of derived_below could not be listed: {described(error)}. No "
                     "further row was claimed. See what `filejobs doctor` says of the bucket."
                 ) from error
+        if len(found) <= most:
+            return found
+        if len(batch) > 1:
+            raise SmallerBatch(f"more than {most:,} objects were made from {len(batch)} rows")
+        self._context.log.warning(
+            "More than %s objects lie below %s: the first go with the row, and storage_orphans "
+            "takes the others.",
+            f"{most:,}",
+            display_key(asked[0][0]),
+        )
+        return dict(islice(found.items(), most))
 
     def _made_from(self, rows: Sequence[Reservation], beside: Sequence[str]) -> None:
         """What goes with rows, whatever the claim has left of the batch."""

@@ -53,6 +53,10 @@ FIELDS: Mapping[str, str] = {
         "your own tables only: which predicate the claim does not repeat, or why it cannot be "
         "compared, and whether the settings waive it. Absent otherwise"
     ),
+    "search; named_elsewhere; only_ignored; unsearched": (
+        "declared tables only: the search for the names of the rows' objects in all columns, as in "
+        "storage_orphans. Absent where the search of an earlier live run holds"
+    ),
 }
 """Fields of `job_run.detail` beside those of every run, in words: the reference is made of them."""
 
@@ -103,6 +107,10 @@ CLASSES: Mapping[str, str] = {
         "Row stays, bytes stay. PostgreSQL refused its claim before. It is tried again after a "
         "pause that doubles, from 5 minutes to a day; the table `setback` has the reason, and "
         "without its row there it is tried at once"
+    ),
+    "named elsewhere": (
+        "Row stays, bytes stay. Declared tables only: a column that no source reads names the "
+        "object; the sample says which"
     ),
     "kept: not owned": "Row stays, bytes stay. The key is in no owned prefix",
     "kept: protected": "Row stays, bytes stay. The key is protected",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from filejobs_dagster.jobs.upload_reservations.claims import Doubt
     from filejobs_dagster.postgres.connect import Connection, Database, Reachable
+    from filejobs_dagster.references.elsewhere.search import OwnRows
 
     Claiming = AbstractContextManager[tuple[list["Reservation"], psycopg.Cursor[TupleRow]]]
 
@@ -163,6 +164,18 @@ class FileTable:
         """None: a reservation has nothing made from it."""
         del rows
         return []
+
+    def own_rows(self) -> list[OwnRows]:
+        """None: of the project's own rows all that names them is a source."""
+        return []
+
+    def own_sources(self) -> frozenset[str]:
+        """None."""
+        return frozenset()
+
+    def declared(self) -> str:
+        """Nothing."""
+        return ""
 
     def folders_below(self, key: str) -> list[str]:
         """None."""
@@ -294,6 +307,18 @@ class ReservationSource(Protocol):
 
     def keys_beside(self, rows: Sequence[Reservation] | None = None) -> list[str]:
         """Keys that rows of other tables name which go with these; None for the newest claim's."""
+        ...
+
+    def own_rows(self) -> list[OwnRows]:
+        """Where the rows name their objects, when other places are to be searched for them."""
+        ...
+
+    def own_sources(self) -> frozenset[str]:
+        """The sources of references that these rows are, by their names."""
+        ...
+
+    def declared(self) -> str:
+        """What the settings say of the rows, as text, to tell whether that has changed."""
         ...
 
     def folders_below(self, key: str) -> list[str]:

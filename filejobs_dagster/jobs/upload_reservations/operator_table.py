@@ -26,6 +26,7 @@ from filejobs_dagster.jobs.collecting.detail import (
     kept_row,
     refusing,
 )
+from filejobs_dagster.jobs.table_retention.resolving import table_named
 from filejobs_dagster.jobs.upload_reservations.claims import doubt_about
 from filejobs_dagster.jobs.upload_reservations.file_table import ClaimUnconfirmed, Reservation
 from filejobs_dagster.jobs.upload_reservations.operator_statements import (
@@ -45,8 +46,15 @@ from filejobs_dagster.jobs.upload_reservations.statements import BEGINNING
 from filejobs_dagster.postgres.connect import database_now, reached
 from filejobs_dagster.postgres.replica_identity import HINT
 from filejobs_dagster.postgres.replica_identity import refusing as refusing_publications
+from filejobs_dagster.references.elsewhere.search import OwnRows
 from filejobs_dagster.references.transforms import Transforms
-from filejobs_dagster.settings.tables import RowRuleSettings, RowsSettings, TableSettings
+from filejobs_dagster.settings.conditions import name_of
+from filejobs_dagster.settings.tables import (
+    RowRuleSettings,
+    RowsSettings,
+    TableSettings,
+    sources_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +68,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.jobs.upload_reservations.claims import Doubt
     from filejobs_dagster.jobs.upload_reservations.settings import ReservationSourceSettings
     from filejobs_dagster.postgres.connect import Connection, Database, Reachable
+    from filejobs_dagster.settings.tables import DependentTableSettings
 
     Raw = psycopg.RawCursor[TupleRow]
 
@@ -225,6 +234,37 @@ class OperatorTable:
         """The folders in which objects lie that were made from the one of that key."""
         declared = getattr(self._settings, "derived_below", ())
         return [folder.replace("{key}", key) for folder in declared]
+
+    def own_rows(self) -> list[OwnRows]:
+        """Where the rows of a declared table, and those that go with them, name their objects."""
+        if not isinstance(self._settings, TableSettings):
+            return []
+        named: list[TableSettings | DependentTableSettings] = [self._settings]
+        for child in self._settings.also_delete:
+            named += [child, *child.also_delete]
+        with self._reading() as cursor:
+            return [
+                OwnRows(
+                    self._database.address(),
+                    relation.schema,
+                    relation.name,
+                    name_of(each.key),
+                    Transforms.of(each.transforms),
+                )
+                for each in named
+                if each.key is not None
+                for relation, _ in (table_named(cursor, each.table),)
+            ]
+
+    def declared(self) -> str:
+        """What the settings say of it, as text, to tell whether that has changed."""
+        return self._settings.model_dump_json(exclude={"database"})
+
+    def own_sources(self) -> frozenset[str]:
+        """The sources that the declared table, and the tables of also_delete, are."""
+        if not isinstance(self._settings, TableSettings):
+            return frozenset()
+        return frozenset(source.name for source in sources_of([self._settings], ()))
 
     # Looking ----------------------------------------------------------------------------------
 

@@ -118,3 +118,21 @@ def count_without_expiry(cursor: psycopg.Cursor[TupleRow], *, most: int) -> int:
     """Count the pending rows that never expire by themselves, up to `most`."""
     cursor.execute(WITHOUT_EXPIRY, {"most": most})
     return int(one(cursor)[0])
+
+
+# A run may stand in both.
+SEARCHED = """
+SELECT EXISTS (SELECT
+                 FROM (SELECT job, installation, mode, outcome, started_at, detail FROM job_run
+                        UNION ALL
+                       SELECT job, installation, mode, outcome, started_at, detail
+                         FROM job_progress) AS run
+                WHERE job = %(job)s
+                  AND installation = %(installation)s
+                  AND mode = 'live'
+                  AND outcome = 'ok'
+                  AND started_at > now() - %(holds_for)s
+                  AND detail -> 'search' ->> 'rules' = %(rules)s
+                  AND detail -> 'search' ->> 'found' = '0'
+                  AND detail -> 'search' ->> 'columns_not_searched' = '0')
+"""

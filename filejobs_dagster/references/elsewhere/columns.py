@@ -247,12 +247,14 @@ class Catalogue:
         unsearched: What cannot be, and what nobody has declared.
         ignored: Columns that the settings leave out.
         idle: Entries of the settings that match no column.
+        ignored_tables: Those columns of them that could be read, by their tables.
     """
 
     tables: tuple[Table, ...]
     unsearched: tuple[Unsearched, ...]
     ignored: tuple[str, ...]
     idle: tuple[str, ...]
+    ignored_tables: tuple[Table, ...] = ()
 
     @property
     def size(self) -> int:
@@ -296,6 +298,7 @@ def catalogue(
     left_out: dict[str, None] = {}
     unsearched: dict[str, Unsearched] = {}
     tables: dict[int, list[_Row]] = {}
+    ignored_tables: dict[int, list[_Row]] = {}
     for row in map(_Row._make, rows):
         if not known.isdisjoint({(row.schema, row.name), (row.schema, row.name, row.column)}):
             continue
@@ -304,6 +307,8 @@ def catalogue(
         matched.update(patterns)
         if patterns:
             left_out[called] = None
+            if row.relation != "f" and row.heap and row.may_read and not row.hides:
+                ignored_tables.setdefault(row.oid, []).append(row)
         elif row.relation == "f":
             whole = f"{row.schema}.{row.name}.*"
             unsearched[whole] = Unsearched(whole, FOREIGN)
@@ -319,11 +324,16 @@ def catalogue(
             unsearched[called] = Unsearched(called, why, row.size)
         if row.kind in _IN_PART and row.heap and not patterns:
             unsearched.setdefault(called, Unsearched(called, _IN_PART[row.kind], row.size))
+    smallest_first, ignored_ones = (
+        tuple(sorted(map(_table, some.values()), key=lambda table: table.size))
+        for some in (tables, ignored_tables)
+    )
     return Catalogue(
-        tables=tuple(sorted(map(_table, tables.values()), key=lambda table: table.size)),
+        tables=smallest_first,
         unsearched=tuple(unsearched.values()),
         ignored=tuple(left_out),
         idle=tuple(pattern for pattern in ignored if pattern not in matched),
+        ignored_tables=ignored_ones,
     )
 
 

@@ -177,7 +177,12 @@ class Needles:
     """
 
     def __init__(
-        self, keys: Sequence[bytes], owned: Sequence[bytes], of_many: Container[Layer] = ()
+        self,
+        keys: Sequence[bytes],
+        owned: Sequence[bytes],
+        of_many: Container[Layer] = (),
+        *,
+        of_rows: bool = False,
     ) -> None:
         """Find the forms.
 
@@ -185,6 +190,8 @@ class Needles:
             keys: The candidates, each once.
             owned: The owned prefixes; the empty one owns the whole bucket.
             of_many: What `folders_of_many` has found.
+            of_rows: True for keys that rows name: of a row the number alone, or the name of the
+                file as somebody has uploaded it, stands in many others that do not mean its object.
         """
         prefixes = [prefix.decode("utf-8", "replace") for prefix in owned]
         names = [_Name(key.decode("utf-8", "replace"), prefixes) for key in keys]
@@ -193,7 +200,7 @@ class Needles:
         found: dict[tuple[str, str, str], Needle] = {}
         self.whole_only = 0
         for place, name in enumerate(names):
-            parts = list(name.parts(tails, stems, of_many))
+            parts = list(name.whole(tails) if of_rows else name.parts(tails, stems, of_many))
             self.whole_only += all(text == name.key for text, kind, *_ in parts if kind != FOLDER)
             for text, kind, before, rest in parts:
                 needle = found.get((text, kind, before))
@@ -264,6 +271,14 @@ class _Name:
             if self.stem and stems[self.stem] == 1:
                 yield self.stem, STEM, self._segments[-2] if last else "", []
         yield from self._folders({word for _, word, _ in words})
+
+    def whole(self, tails: Counter[str]) -> Iterator[tuple[str, str, str, list[str]]]:
+        """The same for a key that a row names: the key below the prefix, and its folders."""
+        below = "/".join(self._segments)
+        is_word = _UUID.fullmatch(below) or _WORD.fullmatch(below)
+        said = below in self.tails and tails[below] == 1 and not is_word
+        yield (below if said else self.key), TAIL, "", []
+        yield from self._folders({word for _, word, _ in self._words()})
 
     def _as_folder(self, place: int) -> Iterator[tuple[str, str, str, list[str]]]:
         """How a value means all that lies below a folder, by more than the word in its name."""

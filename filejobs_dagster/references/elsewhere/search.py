@@ -13,8 +13,8 @@ import math
 import time
 from bisect import bisect_right
 from collections import Counter
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,11 +36,12 @@ from filejobs_dagster.references.replica import catch_up, keep_open, require_not
 from filejobs_dagster.text import display_key, sanitize_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
     from filejobs_dagster.references.elsewhere.forms import Layer
+    from filejobs_dagster.references.transforms import Transforms
     from filejobs_dagster.settings.storage import BucketSettings
 
 MOST_AT_ONCE = 20_000
@@ -65,6 +66,9 @@ LOCK_TIMEOUT = timedelta(seconds=5)
 MOST_SHOWN = 50
 """Columns that a record names."""
 
+FOR_IGNORED = 10.0
+"""Seconds that ignored columns may take, or as many as all others took."""
+
 OVER_BUDGET = "the time of the search was over before it"
 
 _BLOCK = 1 << 20
@@ -75,6 +79,25 @@ _MOST_NAMED = 5
 
 ReadsPart: TypeAlias = "Callable[[psycopg.Cursor[Any], tuple[int, int] | None], None]"
 """Reads the rows of some pages of a table, or of all."""
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a table by which candidates are known: no other place that names them.
+
+    Attributes:
+        database: Its address (`Database.address`).
+        schema: Of the table.
+        table: Its name.
+        column: Which of its columns holds the key.
+        transforms: How a value becomes the key.
+    """
+
+    database: str
+    schema: str
+    table: str
+    column: str
+    transforms: Transforms
 
 
 @dataclass(frozen=True)
@@ -124,6 +147,8 @@ class Found:
         candidates: How many the pass had.
         asked: Those that were looked for.
         named: Where each of those is named that is.
+        only_ignored: Those of the others that a column names which the settings ignore: they may
+            go, and nothing but that column speaks for them.
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
         columns: How many were read, and of how many tables.
@@ -137,6 +162,7 @@ class Found:
     candidates: int = 0
     asked: set[bytes] = field(default_factory=set)
     named: dict[bytes, Naming] = field(default_factory=dict)
+    only_ignored: dict[bytes, Naming] = field(default_factory=dict)
     unsearched: tuple[Unsearched, ...] = ()
     idle: tuple[str, ...] = ()
     columns: int = 0
@@ -150,6 +176,9 @@ class Found:
         """What the record says of it."""
         return {
             "named_elsewhere": [column.as_detail() for column in self.by_column()[:MOST_SHOWN]],
+            "only_ignored": [
+                column.as_detail() for column in by_column(self.only_ignored)[:MOST_SHOWN]
+            ],
             "unsearched": [
                 {"column": one.column, "why": one.why, "bytes": one.size}
                 for one in self.unsearched[:MOST_SHOWN]
@@ -159,6 +188,7 @@ class Found:
                 "looked_for": len(self.asked),
                 "by_whole_key_only": self.whole_only,
                 "found": len(self.named),
+                "only_in_ignored": len(self.only_ignored),
                 "tables": self.tables,
                 "columns": self.columns,
                 "fingerprint": self.fingerprint,
@@ -171,14 +201,26 @@ class Found:
 
     def by_column(self) -> list[NamingColumn]:
         """The columns that name candidates, those with the most first."""
-        counts = Counter(naming.column for naming in self.named.values())
-        first: dict[str, bytes] = {}
-        for key, naming in self.named.items():
-            first.setdefault(naming.column, key)
-        return [
-            NamingColumn(column, count, first[column], self.named[first[column]].how)
-            for column, count in counts.most_common()
-        ]
+        return by_column(self.named)
+
+    def most_ignored(self) -> NamingColumn | None:
+        """The ignored column that alone names the most candidates, as far as the sample tells."""
+        first = next(iter(by_column(self.only_ignored)), None)
+        if first is None:
+            return None
+        return replace(first, count=first.count * self.candidates // max(1, len(self.asked)))
+
+
+def by_column(named: Mapping[bytes, Naming]) -> list[NamingColumn]:
+    """The columns that name keys, those with the most first."""
+    counts = Counter(naming.column for naming in named.values())
+    first: dict[str, bytes] = {}
+    for key, naming in named.items():
+        first.setdefault(naming.column, key)
+    return [
+        NamingColumn(column, count, first[column], named[first[column]].how)
+        for column, count in counts.most_common()
+    ]
 
 
 def unsearched_in_words(unsearched: Sequence[Unsearched]) -> str:
@@ -200,6 +242,7 @@ class Elsewhere:
         on_progress: Callable[[str, int], None] = lambda _table, _bytes: None,
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
         pages_at_once: int = PAGES_AT_ONCE,
+        own_rows: Sequence[OwnRows] = (),
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -210,7 +253,10 @@ class Elsewhere:
             on_progress: Told each table and the bytes read so far; it may raise to stop.
             statement_timeout: Of each statement; what is too slow is read in smaller parts.
             pages_at_once: Of a table, at most.
+            own_rows: Of candidates that rows name: where these rows are. What else a row says of
+                its own object counts for nothing; what another one says does.
         """
+        self._own_rows = own_rows
         self._places = _places(primary, bucket)
         self._owned = [prefix.encode() for prefix in bucket.owned_prefixes]
         self._settings = bucket.named_elsewhere
@@ -269,34 +315,71 @@ class Elsewhere:
             return
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
-        needles = Needles(wanted, self._owned, self._of_many)
+        needles = Needles(wanted, self._owned, self._of_many, of_rows=bool(self._own_rows))
         work = _Work(wanted, needles, self._owned)
         unsearched: dict[str, Unsearched] = {}
         catalogues: list[Catalogue] = []
+        ignored: list[tuple[str, _Place, tuple[Table, ...]]] = []
         idle: set[str] | None = None
         for label, place in self._places.items():
+            work.own_rows = self._own_rows_in(label)
             try:
-                found = self._search_database(place, work, ends_at)
+                with self._snapshot(place) as connection:
+                    found = self._search_database(connection, place, work, ends_at)
             except (psycopg.Error, DatabaseUnavailable, ReferencesUnknown) as error:
                 why = f"it could not be searched: {sanitize_exception(error, limit=500)}"
                 unsearched[label] = Unsearched(f"the database of {label}", why)
                 continue
             catalogues.append(found)
+            ignored.append((label, place, found.ignored_tables))
             unsearched |= {one.column: one for one in found.unsearched}
             idle = set(found.idle) if idle is None else idle & set(found.idle)
         known = self.found
         known.asked.update(wanted)
         known.named |= work.named
+        known.columns, known.tables, known.size = work.columns, work.tables, work.size
+        # Whoever ignores all wants nothing read.
+        if not any(one.column == "*" for one in self._settings.ignore):
+            took = max(time.monotonic() - started, FOR_IGNORED)
+            known.only_ignored |= self._search_ignored(
+                ignored, work, min(ends_at, time.monotonic() + took)
+            )
         known.unsearched = tuple(
             ({one.column: one for one in known.unsearched} | unsearched).values()
         )
         known.fingerprint = fingerprint(catalogues)
         known.idle = tuple(sorted(idle or ()))
-        known.columns, known.tables, known.size = work.columns, work.tables, work.size
         known.seconds += time.monotonic() - started
         known.whole_only += needles.whole_only
 
-    def _search_database(self, place: _Place, work: _Work, ends_at: float) -> Catalogue:
+    def _own_rows_in(self, label: str) -> dict[tuple[str, str, str], Transforms]:
+        return {
+            (own.schema, own.table, own.column): own.transforms
+            for own in self._own_rows
+            if own.database == label
+        }
+
+    def _search_ignored(
+        self, ignored: Sequence[tuple[str, _Place, Sequence[Table]]], work: _Work, ends_at: float
+    ) -> dict[bytes, Naming]:
+        """Who is named in ignored columns alone: looked for last, and as far as the time goes."""
+        kept, work.named = work.named, {}
+        for label, place, tables in ignored:
+            if not tables:
+                continue
+            work.own_rows = self._own_rows_in(label)
+            # They need not be searched: what cannot be is no finding.
+            with (
+                suppress(psycopg.Error, DatabaseUnavailable, ReferencesUnknown),
+                self._snapshot(place) as connection,
+            ):
+                for table in tables:
+                    self._search_table(connection, table, work, ends_at)
+        return {key: naming for key, naming in work.named.items() if key not in kept}
+
+    @contextmanager
+    def _snapshot(self, place: _Place) -> Iterator[Connection]:
+        """A connection in a transaction that only reads, and that outlasts a pause."""
         with ExitStack() as stack:
             connection = stack.enter_context(
                 closing(place.database.connect("look for names elsewhere"))
@@ -311,14 +394,19 @@ class Elsewhere:
             connection.read_only = True
             stack.enter_context(connection.transaction())
             keep_open(stack.enter_context(connection.cursor()))
-            found = self._columns(connection, place)
-            left: list[Unsearched] = []
-            for table in found.tables:
-                why = self._search_table(connection, table, work, ends_at)
-                if why is not None:
-                    whole = f"{table}.*"
-                    left.append(Unsearched(whole, why, table.size))
-            return Catalogue(found.tables, (*found.unsearched, *left), found.ignored, found.idle)
+            yield connection
+
+    def _search_database(
+        self, connection: Connection, place: _Place, work: _Work, ends_at: float
+    ) -> Catalogue:
+        found = self._columns(connection, place)
+        left: list[Unsearched] = []
+        for table in found.tables:
+            why = self._search_table(connection, table, work, ends_at)
+            if why is not None:
+                whole = f"{table}.*"
+                left.append(Unsearched(whole, why, table.size))
+        return replace(found, unsearched=(*found.unsearched, *left))
 
     def _columns(self, connection: Connection, place: _Place) -> Catalogue:
         patterns = [one.column for one in self._settings.ignore]
@@ -453,6 +541,7 @@ class _Work:
         self._owned = owned
         self._matcher = BytesAhoCorasick(needles.patterns)
         self._done: set[int] = set()
+        self.own_rows: Mapping[tuple[str, str, str], Transforms] = {}
         self.named: dict[bytes, Naming] = {}
         self.tables = self.columns = self.size = 0
 
@@ -495,17 +584,44 @@ class _Work:
             if found is None:
                 continue
             column, value, at = found
-            self._hit(pattern, table, column, value, at, at + end - start)
+            own = self._own_keys(rows[place], table) if self.own_rows else {}
+            # What this column holds is asked of each deletion, as the sources are.
+            if column not in own:
+                self._hit(pattern, table, column, value, at, at + end - start, own.values())
+
+    def _own_keys(self, row: bytes, table: Table) -> dict[int, bytes]:
+        """The keys by which the row is a candidate's own, by their column."""
+        wanted = {
+            place: steps
+            for place, column in enumerate(table.columns)
+            if (steps := self.own_rows.get((*table.known_as, column.name))) is not None
+        }
+        return {
+            place: wanted[place].apply(value)
+            for place, (value, _) in enumerate(_fields(row) if wanted else ())
+            if place in wanted and value is not None
+        }
 
     def _hit(
-        self, pattern: int, table: Table, column: int, value: bytes, start: int, end: int
+        self,
+        pattern: int,
+        table: Table,
+        column: int,
+        value: bytes,
+        start: int,
+        end: int,
+        own: Container[bytes],
     ) -> None:
         lowered = value.lower()
         needles = self._needles[pattern]
         for needle in needles:
+            before = (needle.keys, dict(needle.by_rest)) if own else None
             for place in needle.take(lowered, start, end):
                 key = self._keys[place]
-                if key not in self.named:
+                if key in own:
+                    # Another row may still name it.
+                    needle.keys, needle.by_rest = before or ([], {})
+                elif key not in self.named:
                     how = _line(table, column, value, key, self._owned)
                     self.named[key] = Naming(table.column(column), how)
         if all(needle.is_spent for needle in needles):
@@ -514,16 +630,20 @@ class _Work:
 
 def _field(row: bytes, start: int, end: int) -> tuple[int, bytes, int] | None:
     """(column, value, place in it) of a hit; None for one that is not inside of a value."""
-    at, column = 2, 0
+    for column, (value, at) in enumerate(_fields(row)):
+        if value is not None and at <= start and end <= at + len(value):
+            return column, value, start - at
+    return None
+
+
+def _fields(row: bytes) -> Iterator[tuple[bytes | None, int]]:
+    """The values of a row, as COPY sends it, each with its place; None for NULL."""
+    at = 2
     while at + 4 <= len(row):
         size = int.from_bytes(row[at : at + 4], "big", signed=True)
         at += 4
-        if size >= 0:
-            if at <= start and end <= at + size:
-                return column, row[at : at + size], start - at
-            at += size
-        column += 1
-    return None
+        yield (row[at : at + size] if size >= 0 else None), at
+        at += max(size, 0)
 
 
 def _line(table: Table, column: int, value: bytes, key: bytes, owned: Sequence[bytes]) -> str:

@@ -77,6 +77,7 @@ class Files:
                     checks,
                     bucket.purge_versions,
                     bool(changes.get("quarantine")),
+                    bucket,
                 )
                 return deleted_files.run(run, request, storage)
 

@@ -149,7 +149,7 @@ def test_what_any_column_names_stays_with_its_column_and_the_rest_goes(
     assert not sweep.installation.keys() & NAMED.keys()
 
 
-def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
+def test_a_column_that_the_settings_ignore_keeps_nothing_and_what_it_alone_names_is_said(
     sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.installation.execute("CREATE TABLE post_history (body text, who text)")
@@ -166,6 +166,42 @@ def test_a_column_that_the_settings_ignore_keeps_nothing_and_is_not_read(
     outcome = sweep()
     assert (outcome.ok, outcome.acted) == (True, 1)
     assert outcome.detail["search"]["ignored_in_vain"] == ["public.gone.*"]
+    (row,) = outcome.detail["only_ignored"]
+    assert (row["column"], row["candidates"]) == ("public.post_history.body", 1)
+
+
+def test_a_history_that_comes_to_name_many_files_alone_stops_the_run(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [f"files/of-an-order-{n:02d}.pdf" for n in range(12)]
+    insert = "INSERT INTO order_history SELECT unnest(%s::text[])"
+    sweep.installation.execute("CREATE TABLE order_history (file text)")
+    sweep.installation.execute(insert, (files,))
+    settle(
+        sweep,
+        monkeypatch,
+        ignore=[IgnoredColumn(column="*.order_history.*", reason="orders that are done")],
+    )
+    sweep.seen_before(*files)
+
+    stopped = sweep(breakers=TRIPS)
+
+    assert "blocked by only_ignored" in str(stopped.error)
+    assert "column public.order_history.file, which named_elsewhere.ignore leaves out, is" in str(
+        stopped.error
+    )
+    assert set(files) <= sweep.installation.keys()
+
+    # CONTROL: without the breaker they go.
+    assert sweep(breakers=NEVER_TRIPS).acted == len(files)
+
+    # What another column names as well is named elsewhere, and not here.
+    sweep.put("files/of-a-new-order.pdf")
+    sweep.installation.execute(insert, (["files/of-a-new-order.pdf"],))
+    sweep.installation.execute("CREATE TABLE orders AS SELECT * FROM order_history")
+    outcome = sweep("dry")
+    assert outcome.detail["classes"]["named elsewhere"] == 1
+    assert outcome.detail["only_ignored"] == []
 
 
 def test_a_thumbnail_that_a_cache_names_stays_while_a_row_names_its_original(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from filejobs_dagster.jobs.storage_orphans.supply import require_searched
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.postgres.inventory import COLUMN, expected
 from filejobs_dagster.references.elsewhere import search as searching
 from filejobs_dagster.references.elsewhere.columns import HIDDEN_ROWS, NESTED, NO_RIGHT, Table
 from filejobs_dagster.references.elsewhere.search import OVER_BUDGET, Elsewhere
+from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.settings.storage import BucketSettings
 
 if TYPE_CHECKING:
@@ -177,6 +180,43 @@ def test_what_the_time_did_not_suffice_for_is_not_searched(
     elsewhere = Elsewhere(Database("postgresql://127.0.0.1:1/none"), bucket_settings())
     elsewhere.search([b"files/a name.png"])
     assert "could not be searched" in str(elsewhere.found.unsearched[0])
+
+
+def test_of_very_many_tables_and_candidates_a_part_is_held_and_what_is_left_is_said(
+    connection: psycopg.Connection, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.execute(
+        "DO $$ BEGIN FOR n IN 1..120 LOOP"
+        " EXECUTE format('CREATE TABLE many_%s AS SELECT 1 AS id, ''a name''::text AS name', n);"
+        " END LOOP; END $$"
+    )
+    monkeypatch.setattr(searching, "MOST_AT_ONCE", 20)
+    parts: list[object] = []
+    monkeypatch.setattr(searching, "read_part", lambda *said: parts.append(said))
+    blocks = [[f"files/{n:03}-{m}.png".encode() for m in range(5)] for n in range(90)]
+
+    def look(ends_at: float, **said: object) -> searching.Found:
+        parts.clear()
+        one = Elsewhere(Database(database_url), bucket_settings(**said), ends_at=ends_at)
+        assert one.look_for(iter(blocks), iter(())) == {}
+        return one.found
+
+    found = look(0.0)
+    assert (found.candidates, parts) == (450, [])
+    assert 10 <= len(found.asked) <= 20
+    assert len(found.unsearched) == 120
+    detail = found.as_detail()
+    assert len(detail["unsearched"]) == searching.MOST_SHOWN
+    assert detail["search"]["columns_not_searched"] == 120
+    assert "and 115 more" in searching.unsearched_in_words(found.unsearched)
+    with pytest.raises(JobFailed, match="raise named_elsewhere"):
+        require_searched(found)
+
+    # The explicit word; and one that was given time.
+    ignored = look(0.0, ignore=[{"column": "public.many_*", "reason": "names of people"}])
+    require_searched(ignored)
+    assert parts == []
+    assert (look(math.inf).unsearched, len(parts)) == ((), 120)
 
 
 def test_what_the_project_and_dagster_wrote_themselves_names_nothing(
