@@ -14,7 +14,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +36,7 @@ from filejobs_dagster.references.replica import catch_up, keep_open, require_not
 from filejobs_dagster.text import display_key, sanitize_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
@@ -122,8 +122,9 @@ class Found:
 
     Attributes:
         candidates: How many the pass had.
-        asked: Those that were looked for.
+        asked: Those of the pass that were looked for, and of all others the last ones.
         named: Where each of those is named that is.
+        looked_for: How many were, with those that are remembered no more.
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
         columns: How many were read, and of how many tables.
@@ -137,6 +138,7 @@ class Found:
     candidates: int = 0
     asked: set[bytes] = field(default_factory=set)
     named: dict[bytes, Naming] = field(default_factory=dict)
+    looked_for: int = 0
     unsearched: tuple[Unsearched, ...] = ()
     idle: tuple[str, ...] = ()
     columns: int = 0
@@ -145,6 +147,17 @@ class Found:
     size: int = 0
     seconds: float = 0.0
     whole_only: int = 0
+    _before: dict[str, NamingColumn] = field(default_factory=dict)
+
+    def forget(self, but: Collection[bytes]) -> None:
+        """Keep of what was looked for the counts alone, and a sample for each column.
+
+        Args:
+            but: These are remembered.
+        """
+        gone = {key: self.named.pop(key) for key in self.named.keys() - set(but)}
+        self._before = {it.column: it for it in _by_column(gone, self._before)}
+        self.asked.intersection_update(but)
 
     def as_detail(self) -> dict[str, Any]:
         """What the record says of it."""
@@ -156,9 +169,9 @@ class Found:
             ],
             "search": {
                 "candidates": self.candidates,
-                "looked_for": len(self.asked),
+                "looked_for": self.looked_for,
                 "by_whole_key_only": self.whole_only,
-                "found": len(self.named),
+                "found": sum(column.count for column in self.by_column()),
                 "tables": self.tables,
                 "columns": self.columns,
                 "fingerprint": self.fingerprint,
@@ -171,14 +184,24 @@ class Found:
 
     def by_column(self) -> list[NamingColumn]:
         """The columns that name candidates, those with the most first."""
-        counts = Counter(naming.column for naming in self.named.values())
-        first: dict[str, bytes] = {}
-        for key, naming in self.named.items():
-            first.setdefault(naming.column, key)
-        return [
-            NamingColumn(column, count, first[column], self.named[first[column]].how)
-            for column, count in counts.most_common()
-        ]
+        return sorted(_by_column(self.named, self._before), key=lambda it: -it.count)
+
+
+def _by_column(
+    named: Mapping[bytes, Naming], before: Mapping[str, NamingColumn]
+) -> Iterator[NamingColumn]:
+    """What names these, added to what was counted before."""
+    counts = Counter(naming.column for naming in named.values())
+    first: dict[str, bytes] = {}
+    for key, naming in named.items():
+        first.setdefault(naming.column, key)
+    for column in dict.fromkeys([*before, *counts]):
+        if column in before:
+            known = before[column]
+            yield replace(known, count=known.count + counts[column])
+        else:
+            key = first[column]
+            yield NamingColumn(column, counts[column], key, named[key].how)
 
 
 def unsearched_in_words(unsearched: Sequence[Unsearched]) -> str:
@@ -219,6 +242,7 @@ class Elsewhere:
         self._statement_timeout = statement_timeout
         self._pages_at_once = pages_at_once
         self._of_many: set[Layer] = set()
+        self._of_pass: frozenset[bytes] = frozenset()
         self.found = Found()
 
     def look(self) -> Mapping[str, Catalogue | str]:
@@ -256,6 +280,7 @@ class Elsewhere:
         # What is looked for later, in a folder that no sample came from, is found by its folder.
         self._of_many = folders_of_many(held, step, references, self._owned)
         self.search(held)
+        self._of_pass = frozenset(held)
         return {key: naming.column.encode() for key, naming in self.found.named.items()}
 
     def search(self, keys: Sequence[bytes]) -> None:
@@ -267,6 +292,8 @@ class Elsewhere:
         wanted = [key for key in dict.fromkeys(keys) if key not in self.found.asked]
         if not wanted:
             return
+        # A run may look for a million, a portion after another, and asks of each only right after.
+        self.found.forget(self._of_pass.union(keys))
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
         needles = Needles(wanted, self._owned, self._of_many)
@@ -286,6 +313,7 @@ class Elsewhere:
             idle = set(found.idle) if idle is None else idle & set(found.idle)
         known = self.found
         known.asked.update(wanted)
+        known.looked_for += len(wanted)
         known.named |= work.named
         known.unsearched = tuple(
             ({one.column: one for one in known.unsearched} | unsearched).values()
