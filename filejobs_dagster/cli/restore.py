@@ -534,7 +534,8 @@ def _print(told: dict[str, Any], *, live: bool) -> None:
     did = "Restored" if live else "Would restore"
     typer.echo(
         f"{did} {many:,} objects, {told['bytes']:,} bytes known. Of {told['asked']:,} asked for, "
-        f"{told['there']:,} are there and are left alone; of {told['nowhere']:,} nothing is left."
+        f"{told['there']:,} are there and are left alone; of {told['nowhere']:,} nothing is left; "
+        f"{told['failed_objects']:,} failed."
     )
     if told["only_looked"]:
         typer.echo(
@@ -552,8 +553,6 @@ def _print(told: dict[str, Any], *, live: bool) -> None:
             typer.echo(statement)
     for key, why in list(told["failed"].items())[:SHOWN]:
         print_error(f"{display_key(key)}: {why}")
-    if (more := told["failed_objects"] - SHOWN) > 0:
-        print_error(f"… and {more:,} more could not be restored.")
     if many and live:
         typer.echo("They are orphans again, unless a source names them: declare it, then release.")
     elif many:

@@ -66,7 +66,7 @@ SECRET_KEY = "FILEJOBS_REHEARSAL_SECRET_ACCESS_KEY"  # noqa: S105 (a variable's 
 ENDPOINT = "http://127.0.0.1:9"
 """Stands in the derived settings until the store is there; nothing listens on that port."""
 
-BYTES_AN_OBJECT = 2500
+BYTES_AN_OBJECT = 400
 """Of memory, about, in the store."""
 
 OF_A_BUCKET = (

@@ -16,11 +16,14 @@ import re
 import sys
 import threading
 import uuid
+from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import ChainMap, Counter
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 from urllib.parse import urlsplit
@@ -54,7 +57,7 @@ from filejobs_dagster.settings import Settings, SettingsError, load_settings
 from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -77,6 +80,9 @@ NEVER_TRIP = {
 }
 """For canaries alone: in a small bucket they would be a large share."""
 
+AT_ONCE = 10_000
+"""So many names are read from the copy together."""
+
 LONG_ENOUGH = 6
 """Characters of a name that are replaced in a canary's; fewer might meet another's name."""
 
@@ -98,18 +104,56 @@ class Thing:
     modified: datetime
 
 
+class Listed(Mapping[str, Thing]):
+    """Objects by key, in order: of a million, one takes little more than its key."""
+
+    def __init__(self, rows: Iterable[tuple[str, int, int]]) -> None:
+        """Take them in any order.
+
+        Args:
+            rows: Key, size in bytes, and when it was written, in milliseconds since 1970.
+        """
+        self.keys_in_order: list[str] = []
+        self._sizes, self._times = array("q"), array("q")
+        for key, size, modified in rows:
+            self.keys_in_order.append(key)
+            self._sizes.append(size)
+            self._times.append(modified)
+        order = sorted(range(len(self._sizes)), key=self.keys_in_order.__getitem__)
+        self.keys_in_order.sort()
+        self._sizes, self._times = (
+            array("q", map(it.__getitem__, order)) for it in (self._sizes, self._times)
+        )
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.keys_in_order)
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys, in order."""
+        return iter(self.keys_in_order)
+
+    def __getitem__(self, key: str) -> Thing:
+        """One of them."""
+        place = bisect_left(self.keys_in_order, key)
+        if self.keys_in_order[place : place + 1] != [key]:
+            raise KeyError(key)
+        at = datetime.fromtimestamp(self._times[place] / 1000, timezone.utc)
+        return Thing(self._sizes[place], at)
+
+
 @dataclass
 class Trial:
     """Settings, a database and a bucket of one trial.
 
     Attributes:
         settings: That lead to both.
-        keys: What the bucket holds, before anything ran.
+        things: What the bucket holds, before anything ran.
         requests: How many were sent to the store, by operation.
     """
 
     settings: Settings
-    keys: set[str]
+    things: Mapping[str, Thing]
     requests: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -163,7 +207,8 @@ class Trial:
 
     def gone(self) -> set[str]:
         """What the bucket held and holds no more."""
-        return self.keys - set(_store().buckets[self.bucket.bucket].keys)
+        left = _store().buckets[self.bucket.bucket].keys
+        return {key for key in self.things if key not in left}
 
     def _adopt(self, client: Any) -> None:
         database = self.database
@@ -191,6 +236,23 @@ class _Shared(io.BytesIO):
         """Do nothing."""
 
 
+def _kept_small(kind: Any, things: Mapping[str, Thing], like: Any) -> Any:
+    """The store's own table of objects, in which those of the listing are made when asked for."""
+
+    class Small(kind):  # type: ignore[misc]
+        def __sgetitem__(self, key: str) -> list[Any]:
+            found: list[Any] | None = super().__sgetitem__(key)
+            if found is not None:
+                return found
+            thing, made = things[key], copy.copy(like)
+            made.name = key
+            made.last_modified = thing.modified.replace(tzinfo=None)
+            made.contentsize = thing.size
+            return [made]
+
+    return Small(dict.fromkeys(things))
+
+
 class Bucketful:
     """A bucket of the store, filled with objects that have nothing but key, size and time.
 
@@ -202,18 +264,11 @@ class Bucketful:
         """Make the bucket, with these objects."""
         self._store = store = _store()
         store.create_bucket(name, "us-east-1")
-        self._keys = keys = store.buckets[name].keys
         like = store.put_object(name, "like", b"")
-        etag = like.etag
-        like._value_buffer = _Shared()  # noqa: SLF001 (the store has no door for this)
-        for key, thing in things.items():
-            made = copy.copy(like)
-            made.name = key
-            made.last_modified = thing.modified.replace(tzinfo=None)
-            made.contentsize = thing.size
-            made._etag = etag  # noqa: SLF001
-            keys.setlist(key, [made])
-        del keys["like"]
+        like._etag = like.etag  # noqa: SLF001 (the store has no door for this)
+        like._value_buffer = _Shared()  # noqa: SLF001
+        bucket = store.buckets[name]
+        bucket.keys = self._keys = _kept_small(type(bucket.keys), things, like)
         self._sorted = sorted(things)
         self._lists, self._puts = store.list_objects_v2, store.put_object
         self._name = name
@@ -272,7 +327,8 @@ class Rehearsal:
         self._folder = folder
         self._endpoint = endpoint
         self._document: dict[str, Any] = yaml.safe_load((folder / "filejobs.yaml").read_text())
-        self._objects = dict(_read_listing(folder / "listing.jsonl"))
+        with (folder / "listing.jsonl").open() as lines:
+            self._objects = Listed(map(json.loads, lines))
         self._tables: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
         self._random = random.Random(0)  # noqa: S311 (names, no secrets)
         self._trials = 0
@@ -317,9 +373,9 @@ class Rehearsal:
                 )
             )
         self._filled.close()
-        things = {**self._objects, **(more or {})}
+        things = ChainMap(dict(more or {}), cast("dict[str, Thing]", self._objects))
         self._filled.enter_context(Bucketful(name, things))
-        return Trial(settings, set(things))
+        return Trial(settings, things)
 
     def play(self) -> dict[str, Any]:
         """The job as it is: dry, a day later, live."""
@@ -372,7 +428,6 @@ class Rehearsal:
         outcomes.append(trial.run("live", job))
         after = self._count_rows(trial.database)
         gone = trial.gone()
-        kept = trial.keys - gone
         mine = gone & self._objects.keys()
         error = outcomes[-1].error
         return {
@@ -389,7 +444,7 @@ class Rehearsal:
             "requests": dict(trial.requests),
             "canaries": [
                 _canary(f"row of {job} that is due", due, "goes", held=due in gone, error=error),
-                _canary(f"row of {job} that is not", young, "stays", held=young in kept,
+                _canary(f"row of {job} that is not", young, "stays", held=young not in gone,
                         error=None),
             ] if planted else [],
         }  # fmt: skip
@@ -598,12 +653,17 @@ class Rehearsal:
         planted: dict[str, Callable[[Database], bool]],
     ) -> Iterator[tuple[str, str, bool]]:
         """A live file of a source: a row that is copied under another name, else one of its own."""
-        there = [
-            (value, key.decode("utf-8", "surrogateescape"))
-            for value, key in _keys_of(database, source)
-            if key.decode("utf-8", "surrogateescape") in self._objects
-        ]
-        for value, _ in there[:SAMPLE]:
+        there = list(
+            islice(
+                (
+                    (value, key.decode("utf-8", "surrogateescape"))
+                    for value, key in _keys_of(database, source)
+                    if key.decode("utf-8", "surrogateescape") in self._objects
+                ),
+                SAMPLE,
+            )
+        )
+        for value, _ in there:
             text = value.decode("utf-8", "surrogateescape")
             new = self._renamed(text, text.rfind("/") + 1, len(text))
             if new is None:
@@ -782,25 +842,25 @@ def _is_protected(key: str, bucket: BucketSettings) -> bool:
     )
 
 
-def _keys_of(database: Database, source: SourceSettings) -> list[tuple[bytes, bytes]]:
+def _keys_of(database: Database, source: SourceSettings) -> Iterator[tuple[bytes, bytes]]:
     """Each value of a source with the key that it means."""
     at = database if source.database is None else database.elsewhere(source.database.url.reveal())
     transforms = Transforms.of(source.transforms)
-    return [
-        (value, key)
-        for value in _values(at, str(source.sql))
-        for key in [transforms.apply(value)]
-        if key
-    ]
+    for value in _values(at, str(source.sql)):
+        key = transforms.apply(value)
+        if key:
+            yield value, key
 
 
-def _values(database: Database, query: str) -> list[bytes]:
+def _values(database: Database, query: str) -> Iterator[bytes]:
     with (
         closing(database.connect("rehearsal")) as connection,
-        database.transaction(connection, read_only=True, unlimited=True) as cursor,
+        database.transaction(connection, read_only=True, unlimited=True),
+        connection.cursor(name="values") as cursor,
     ):
+        cursor.itersize = AT_ONCE
         cursor.execute(query.encode())
-        return [_as_bytes(value) for (value,) in cursor.fetchall() if value is not None]
+        yield from (_as_bytes(value) for (value,) in cursor if value is not None)
 
 
 def _as_bytes(value: Any) -> bytes:
@@ -816,13 +876,6 @@ def _classes(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _first(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
-
-
-def _read_listing(path: Path) -> Iterator[tuple[str, Thing]]:
-    with path.open() as lines:
-        for line in lines:
-            key, size, modified = json.loads(line)
-            yield key, Thing(size, datetime.fromtimestamp(modified / 1000, timezone.utc))
 
 
 def refuse_others(endpoint: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import hashlib
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 import uuid
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -577,6 +579,31 @@ def test_the_store_of_a_rehearsal_lists_and_deletes_as_the_store_itself_does(
         assert s3_client.head_object(Bucket=name, Key="b/8")["ContentLength"] == 5
         # CONTROL: they are other pages by now.
         assert compare(filled) != before
+
+
+def test_a_listing_of_many_objects_takes_little_more_memory_than_its_keys(
+    s3_client: S3Client,
+) -> None:
+    count = 20_000
+    rows = [(f"files/{n:032}", n, 1_767_225_600_000) for n in range(count)]
+    name = f"small-{uuid.uuid4().hex}"
+    tracemalloc.start()
+    try:
+        listed = there.Listed(reversed(rows))
+        with there.Bucketful(name, listed):
+            held, _ = tracemalloc.get_traced_memory()
+            assert held / count < taking.BYTES_AN_OBJECT
+            # CONTROL: made as the store makes them, they take many times as much.
+            like = there._store().put_object(name, "like", b"")
+            made = [copy.copy(like) for _ in range(1000)]
+            more, _ = tracemalloc.get_traced_memory()
+            assert (more - held) / len(made) > taking.BYTES_AN_OBJECT
+            answer = s3_client.head_object(Bucket=name, Key=rows[7][0])
+            assert (answer["ContentLength"], answer["LastModified"].year) == (7, 2026)
+    finally:
+        tracemalloc.stop()
+    assert list(listed) == [key for key, *_ in rows]
+    assert "files/" not in listed
 
 
 OF_THEIR_OWN = """
