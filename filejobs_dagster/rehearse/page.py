@@ -150,7 +150,7 @@ def other_in_words(it: Mapping[str, Any]) -> str:
     said = f"took {rows or 'no rows'}, {it['objects']:,} objects, {size_of(it['bytes'])}"
     if failed is not None:
         said = f"its {failed['mode']} run FAILED: {failed['error']}; it {said}"
-    return said if it["canaries"] else f"{said}; no row could be planted"
+    return "; ".join([said, *(f"no row could be planted for {why}" for why in it["unplanted"])])
 
 
 def _other(it: Mapping[str, Any]) -> str:

@@ -149,7 +149,7 @@ SELECT n.nspname, c.relname, array_agg(DISTINCT a.attname::text)
  GROUP BY n.nspname, c.relname
 """
 
-_NAMED = """
+NAMED = """
 SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
  WHERE c.oid = to_regclass(%s)
 """
@@ -173,7 +173,7 @@ SELECT made.of::text, made.what, made.definition
  ORDER BY made.late, made.what
 """
 
-_COLUMNS_THERE = """
+COLUMNS_THERE = """
 SELECT attname::text FROM pg_attribute
  WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 """
@@ -843,7 +843,7 @@ class _Copy:
         for label, query in self._whole.queries.items():
             yield from (name for name, _ in self._reads(there, label, query))
         for written in self._whole.tables:
-            row = there.execute(_NAMED.encode(), (written,)).fetchone()
+            row = there.execute(NAMED.encode(), (written,)).fetchone()
             if row is not None:
                 yield row[0], row[1]
 
@@ -874,11 +874,11 @@ class _Copy:
         wanted = {}
         for table in OWN_TABLES:
             name = sql.Identifier(self._here.schema, table.table).as_string(there)
-            cursor.execute(_COLUMNS_THERE.encode(), (name,))
+            cursor.execute(COLUMNS_THERE.encode(), (name,))
             here = {column for (column,) in cursor.fetchall()}
             columns = [
                 column
-                for (column,) in there.execute(_COLUMNS_THERE.encode(), (name,)).fetchall()
+                for (column,) in there.execute(COLUMNS_THERE.encode(), (name,)).fetchall()
                 if column in here
             ]
             if columns:

@@ -617,6 +617,9 @@ CREATE TABLE public.media (
 ) PARTITION BY RANGE (id);
 CREATE TABLE public.media_1 PARTITION OF public.media FOR VALUES FROM (0) TO (1000);
 CREATE VIEW public.photos AS SELECT key, kind FROM public.media WHERE kind = 'photo';
+CREATE TABLE public.letters (
+    id int PRIMARY KEY, storage_key text UNIQUE, status text, expires_at timestamptz
+);
 CREATE TABLE public.documents (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     storage_key text NOT NULL UNIQUE,
@@ -652,7 +655,10 @@ def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_othe
              "due": "expires_at", "after": "0s", "where": "status = 'reserved'"}  # fmt: skip
     installation.document["jobs"] = {
         "storage_orphans": {"by_hand": True, "breakers": NEVER_TRIPS.model_dump(exclude_none=True)},
-        "upload_reservations": {"by_hand": True, "tables": [table]},
+        "upload_reservations": {
+            "by_hand": True,
+            "tables": [table, table | {"name": "l", "table": "public.letters", "min_rows": 0}],
+        },
         "deleted_files": {"by_hand": True, "restore_window": "30d"},
         "multipart_uploads": {"by_hand": True, "idle_for": "48h"},
     }
@@ -675,6 +681,11 @@ def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_othe
     assert [it["ok"] for it in documents["runs"]] == [True, True], documents
     assert documents["rows"] == {"public.documents": 1}
     assert documents["sample"] == ["files/doc-due"]
+    assert [it["held"] for it in documents["canaries"]] == [True, True], documents
+    assert documents["unplanted"] == [
+        "l: no row that may go by its conditions is there to be copied"
+    ]
+    assert f"no row could be planted for {documents['unplanted'][0]}" in page(found)
     assert [it["ok"] for it in files["runs"]] == [True, True], files
     assert files["sample"] == ["files/deleted"]
     assert [it["held"] for it in files["canaries"]] == [True, True], files
