@@ -94,7 +94,7 @@ def rehearse(  # noqa: PLR0917 (each is an option)
             "--listing",
             metavar="FILE",
             help="Take the objects from a CSV with the columns key (or key_percent_encoded), size "
-            "and last_modified, or from the manifest.json of an S3 Inventory in CSV, instead of "
+            "and last_modified, or from the manifest.json of an S3 Inventory in CSV or Parquet, instead of "
             "the bucket itself.",
             show_default=False,
         ),

@@ -7,8 +7,6 @@ bucket only HEAD and the listing are asked. A dump and a listing in files may st
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
 import json
 import os
 import re
@@ -20,7 +18,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
 
 import psycopg
 import yaml
@@ -33,12 +30,17 @@ from filejobs_dagster.jobs.storage_orphans.judging import fingerprint
 from filejobs_dagster.jobs.storage_orphans.review import (
     OF_A_DUMP,
     Expectation,
-    NotAKey,
     Rehearsed,
     unescape_key,
 )
 from filejobs_dagster.objects.client import check_access, make_client
 from filejobs_dagster.objects.listing import ListingStopped, list_objects
+from filejobs_dagster.objects.listing.inventory import (
+    Entry,
+    InventoryUnusable,
+    entries_of,
+    inventory,
+)
 from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.postgres.primary import server_state
@@ -456,7 +458,6 @@ def _too_many(options: Options) -> str:
 # A listing in files. A line of it is a key, its size, and when it was written.
 
 _COLUMNS = ("key", "size", "last_modified")
-_Listed = tuple[bytes, int, datetime]
 
 
 def _read_listing(
@@ -491,6 +492,8 @@ def _read_listing(
                 at = round(modified.timestamp() * 1000)
                 out.write(json.dumps([key.decode("utf-8", "surrogateescape"), size, at]) + "\n")
                 taken.object_bytes += size
+    except InventoryUnusable as error:
+        raise CannotRehearse(f"{error} Nothing was changed.") from error
     except (OSError, csv.Error, EOFError) as error:
         raise CannotRehearse(
             f"The listing {path} cannot be read: {error}. Nothing was changed."
@@ -499,9 +502,9 @@ def _read_listing(
     say(f"{taken.objects:,} objects of what is owned stand there, {taken.object_bytes:,} bytes")
 
 
-def _listed(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
+def _listed(path: Path, bucket: BucketSettings) -> Iterator[Entry]:
     if path.suffix == ".json":
-        yield from _inventory(path, bucket)
+        yield from inventory(path, bucket.bucket)
         return
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
@@ -514,106 +517,7 @@ def _listed(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
                 f"size and last_modified; it names {', '.join(columns) or 'nothing'}."
             )
         places = [columns.index(name) for name in wanted]
-        yield from _rows_of(path, rows, places, unescape_key if escaped else str.encode)
-
-
-def _rows_of(
-    path: Path,
-    rows: Iterable[list[str]],
-    places: Sequence[int],
-    as_key: Callable[[str], bytes],
-) -> Iterator[_Listed]:
-    for number, row in enumerate(rows, start=1):
-        if not row:
-            continue
-        try:
-            key, size, modified = (row[place] for place in places)
-            # A directory marker has no size in some inventories.
-            found = as_key(key), int(size or 0), _moment(modified)
-        except (ValueError, IndexError, NotAKey) as error:
-            raise CannotRehearse(
-                f"Row {number} of {path} is no key, size and moment: {error}. Nothing was changed."
-            ) from error
-        yield found
-
-
-def _moment(text: str) -> datetime:
-    try:
-        # A tenth of the time, for all that S3 writes.
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        at = isoparse(text)
-    if at.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return at
-
-
-def _inventory(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
-    """The objects of an S3 Inventory in CSV, each of its files checked by the manifest."""
-    raw = path.read_bytes()
-    try:
-        manifest = json.loads(raw)
-        said, form, schema, files = (
-            manifest[name] for name in ("sourceBucket", "fileFormat", "fileSchema", "files")
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CannotRehearse(f"{path} is no manifest of an S3 Inventory: {error!r}.") from error
-    checksum = path.with_name("manifest.checksum")
-    if checksum.exists() and checksum.read_text().strip() != _md5(raw):
-        raise CannotRehearse(f"{path} is not what {checksum.name} beside it says: copy both again.")
-    if said != bucket.bucket:
-        raise CannotRehearse(
-            f"{path} is of the bucket {said}, and the settings sweep {bucket.bucket}."
-        )
-    if form != "CSV":
-        raise CannotRehearse(f"{path} is of the format {form}: let the inventory write CSV.")
-    columns = [name.strip() for name in schema.split(",")]
-    wanted = ("Key", "Size", "LastModifiedDate")
-    if not set(wanted) <= set(columns):
-        raise CannotRehearse(
-            f"{path} lacks {', '.join(it for it in wanted if it not in columns)}: add these fields "
-            "to the inventory, and wait for the next one."
-        )
-    places = [columns.index(name) for name in wanted]
-    current = [
-        (columns.index(name), value)
-        for name, value in (("IsLatest", "true"), ("IsDeleteMarker", "false"))
-        if name in columns
-    ]
-    for it in files:
-        part = _part(path, it["key"])
-        if _md5(part.read_bytes()) != it["MD5checksum"]:
-            raise CannotRehearse(f"{part} is not what the manifest says: copy it again.")
-        with gzip.open(part, "rt", encoding="utf-8", newline="") as file:
-            rows = (
-                row
-                for row in csv.reader(file)
-                # Of a bucket with versions only what a listing shows.
-                if all(row[place] == value for place, value in current)
-            )
-            yield from _rows_of(part, rows, places, _from_inventory)
-
-
-def _part(manifest: Path, key: str) -> Path:
-    """A file of the inventory: beside the manifest, or where the bucket keeps it."""
-    name = key.rsplit("/", 1)[-1]
-    places = [manifest.parent / name, *(above / "data" / name for above in manifest.parents)]
-    for place in places[:4]:
-        if place.exists():
-            return place
-    raise CannotRehearse(
-        f"{name}, which the manifest names, is not there: copy it beside {manifest}. A part of a "
-        "listing would say nothing. Nothing was changed."
-    )
-
-
-def _from_inventory(text: str) -> bytes:
-    # As forms are encoded: a plus sign stands for a space.
-    return unquote_to_bytes(text.replace("+", " "))
-
-
-def _md5(raw: bytes) -> str:
-    return hashlib.md5(raw, usedforsecurity=False).hexdigest()
+        yield from entries_of(path, rows, places, unescape_key if escaped else str.encode)
 
 
 # The database -----------------------------------------------------------------------------------
