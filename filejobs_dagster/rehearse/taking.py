@@ -31,8 +31,10 @@ from filejobs_dagster.jobs.storage_orphans.review import (
     OF_A_DUMP,
     Expectation,
     Rehearsed,
+    of_a_dump,
     unescape_key,
 )
+from filejobs_dagster.jobs.storage_orphans.statements import ADOPTED_AT
 from filejobs_dagster.objects.client import check_access, make_client
 from filejobs_dagster.objects.listing import ListingStopped, list_objects
 from filejobs_dagster.objects.listing.inventory import (
@@ -225,9 +227,11 @@ class Taken:
         object_bytes: Their sizes.
         listing_seconds: How long the listing took; None where a file was read instead.
         seconds_a_request: How long one small request to the real bucket takes.
-        database: The identity of the database, or `OF_A_DUMP`.
+        database: The identity of the database, or `of_a_dump`.
         at: When its snapshot was taken.
         missing: What the dump holds and this server could not make.
+        doubt: Why nobody knows of which database the dump is; empty otherwise.
+        newest_run: When the newest run ended that the dump knows of; empty where it knows none.
     """
 
     tables: dict[str, list[str]] = field(default_factory=dict)
@@ -240,6 +244,8 @@ class Taken:
     database: str = OF_A_DUMP
     at: str = ""
     missing: list[str] = field(default_factory=list)
+    doubt: str = ""
+    newest_run: str = ""
 
 
 @dataclass(frozen=True)
@@ -311,7 +317,8 @@ def rehearse(settings: Settings, options: Options, say: Callable[[str], None]) -
         found = _run_there(folder, urls, options, say)
     about = _about(settings, bucket, others)
     said = {"taken": taken.__dict__, **_with_time(found, taken), **about}
-    return {**said, "hash": _hash(said, settings, bucket, taken) if held(said) else None}
+    good = held(said) and not taken.doubt
+    return {**said, "hash": _hash(said, settings, bucket, taken) if good else None}
 
 
 def collecting(settings: Settings, entry: str) -> dict[str, CollectingSettings]:
@@ -536,6 +543,8 @@ def _copy_all(
     """Copy each database that the sources are asked in; its URL there by its URL here."""
     own = Database.of(settings.database)
     restored = None if options.dump is None else _restore(options.dump, server, taken, say)
+    if restored is not None:
+        _of_whom(Database(restored, own.schema), settings, bucket, taken)
     elsewhere = [it.name for it in bucket.sources if it.database is not None]
     if restored is not None and elsewhere:
         raise CannotRehearse(
@@ -559,6 +568,50 @@ def _copy_all(
         copy = _Copy(here, there, sources, folder, options, taken, say, of_jobs)
         copy.make(with_own=url == own.url)
     return urls
+
+
+# By its own record, where it has one: nothing else in a dump says whose it is.
+_OF_WHOM = """
+SELECT (SELECT array_agg(DISTINCT installation) FROM job_run),
+       (SELECT max(finished_at) FROM job_run WHERE installation = %(installation)s),
+       (SELECT array_agg(DISTINCT installation) FROM bucket_adoption
+         WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s)
+"""
+
+
+def _of_whom(dump: Database, settings: Settings, bucket: BucketSettings, taken: Taken) -> None:
+    """Find out of which database a dump is, as far as it says that.
+
+    Raises:
+        CannotRehearse: It is another installation's.
+    """
+    ours = settings.installation
+    place = {
+        "installation": ours,
+        "endpoint": bucket.endpoint_url or AWS,
+        "bucket": bucket.bucket,
+    }
+    with closing(dump.connect("rehearse")) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('job_run'), to_regclass('bucket_adoption')")
+        if None in one(cursor):
+            taken.doubt = "it holds no table of this project"
+            return
+        runs, newest, adopters = one(cursor.execute(_OF_WHOM, place))
+        others = sorted({*(adopters or ()), *(runs or ())} - {ours})
+        if others and ours not in {*(adopters or ()), *(runs or ())}:
+            raise CannotRehearse(
+                f"The dump is of the installation {', '.join(others)}, and these settings are of "
+                f"{ours}. Take a dump of the database that the jobs of {ours} work on. Nothing was "
+                "changed."
+            )
+        adopted_at = one(cursor.execute(ADOPTED_AT, place))[0]
+    taken.newest_run = (
+        "" if newest is None else f"{newest.astimezone(timezone.utc):%Y-%m-%dT%H:%MZ}"
+    )
+    if adopted_at is None:
+        taken.doubt = f"it was taken before {ours} has adopted the bucket, or of another database"
+    else:
+        taken.database = of_a_dump(adopted_at)
 
 
 _EXTENSION = re.compile(r'extension "([^"]+)" is not available')

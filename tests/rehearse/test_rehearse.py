@@ -32,7 +32,7 @@ from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guards import GUARDS, Sources
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.jobs.storage_orphans.classification import classify
-from filejobs_dagster.jobs.storage_orphans.review import escape_key
+from filejobs_dagster.jobs.storage_orphans.review import escape_key, of_a_dump
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.rehearse import taking, there
 from filejobs_dagster.rehearse.page import page
@@ -237,6 +237,11 @@ def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     application.document["installation"] = "test"
+    application.execute(
+        "INSERT INTO bucket_adoption (endpoint, bucket, installation, counter, adopted_by) "
+        "VALUES (%s, %s, 'test', 1, 'test')",
+        (application.entry["endpoint_url"], application.bucket),
+    )
     dump = tmp_path / "app.dump"
     command = [str(postgres_server.program("pg_dump")), f"--format={form}", f"--file={dump}"]
     subprocess.run([*command, application.database_url], check=True)
@@ -266,6 +271,38 @@ def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run
     assert live.ok, live.error
     assert live.acted == 6
     assert not application.live - application.keys()
+
+
+def test_a_dump_is_known_by_its_adoption_and_one_of_another_installation_is_refused(
+    installation: Installation,
+) -> None:
+    settings = installation.settings()
+    bucket = settings.buckets["uploads"]
+
+    def of_whom() -> taking.Taken:
+        taken = taking.Taken()
+        taking._of_whom(installation.database, settings, bucket, taken)
+        return taken
+
+    unknown = of_whom()
+    assert "before test has adopted the bucket, or of another database" in unknown.doubt
+    assert "nobody knows whose it is" in page(
+        report(taken=report()["taken"] | {"doubt": unknown.doubt})
+    )
+    adopted = (
+        "INSERT INTO bucket_adoption (endpoint, bucket, installation, counter, adopted_by) "
+        "VALUES (%s, %s, %s, 1, 'test')"
+    )
+    installation.execute(adopted, (bucket.endpoint_url, bucket.bucket, "other"))
+    with pytest.raises(CannotRehearse, match=r"of the installation other, and these .* of test"):
+        of_whom()
+    installation.execute("UPDATE bucket_adoption SET installation = 'test'")
+    known = of_whom()
+    assert not known.doubt
+    [(at,)] = installation.execute("SELECT adopted_at FROM bucket_adoption")
+    assert known.database == of_a_dump(at)
+    installation.execute("DROP TABLE bucket_adoption")
+    assert of_whom().doubt == "it holds no table of this project"
 
 
 def damaged(manifest: Path) -> Path:
@@ -426,7 +463,7 @@ def report(**changes: Any) -> dict[str, Any]:
         **about(),
         "taken": {
             "tables": {}, "left": ["public.other"], "missing": ["extension vector"], "at": "today",
-            "objects": 3, "object_bytes": 15, "table_bytes": 0,
+            "objects": 3, "object_bytes": 15, "table_bytes": 0, "doubt": "", "newest_run": "",
         },
         "by_age": [],
         "runs": [{"mode": "live", "ok": True, "error": None, "scanned": 3, "acted": 1}],

@@ -30,8 +30,10 @@ from filejobs_dagster.jobs.storage_orphans.review import (
     Heading,
     Rehearsed,
     ReviewedList,
+    of_a_dump,
 )
 from filejobs_dagster.jobs.storage_orphans.settings import JOB, OVERRIDABLE, UNREHEARSED
+from filejobs_dagster.jobs.storage_orphans.statements import ADOPTED_AT
 from filejobs_dagster.jobs.storage_orphans.supply import (
     AllThatIsDue,
     NotNamedElsewhere,
@@ -42,6 +44,7 @@ from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.transforms import Rewrites
@@ -229,7 +232,8 @@ class Sweep:
             return None
         with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
             database = server_state(cursor).identity
-        return Rehearsed.of(said, expected, database, self._storage.bucket)
+            adopted = of_a_dump(one(cursor.execute(ADOPTED_AT, expected.__dict__))[0])
+        return Rehearsed.of(said, expected, (database, adopted), self._storage.bucket)
 
     def _be_let_in(
         self, reviewed: ReviewedList | None, rehearsed: Rehearsed | None
