@@ -237,11 +237,9 @@ def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     application.document["installation"] = "test"
-    application.execute(
-        "INSERT INTO bucket_adoption (endpoint, bucket, installation, counter, adopted_by) "
-        "VALUES (%s, %s, 'test', 1, 'test')",
-        (application.entry["endpoint_url"], application.bucket),
-    )
+    sweeper = application.sweeper()
+    sweeper.asks = True
+    sweeper.adopt()
     dump = tmp_path / "app.dump"
     command = [str(postgres_server.program("pg_dump")), f"--format={form}", f"--file={dump}"]
     subprocess.run([*command, application.database_url], check=True)
@@ -263,8 +261,6 @@ def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run
     assert found["estimated_seconds"] is None
     assert found["gone"]["objects"] == 6
     # The real ones, by the same rules.
-    sweeper = application.sweeper()
-    sweeper.asks = True
     assert application.sweep(sweeper, mode="dry").ok
     assert "--rehearsed HASH" in (application.sweep(sweeper).error or "")
     live = application.sweep(sweeper, rehearsed=found["hash"])
