@@ -43,6 +43,7 @@ from filejobs_dagster.objects.listing.inventory import (
     entries_of,
     inventory,
 )
+from filejobs_dagster.objects.targets import OF_THE_HOUSE
 from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.postgres.primary import server_state
@@ -224,6 +225,7 @@ class Taken:
         left: Tables of which nothing was copied.
         table_bytes: What the tables take in the operator's database.
         objects: How many were listed.
+        of_the_house: How many were left out: markers and copies in quarantine, no sweep's objects.
         object_bytes: Their sizes.
         listing_seconds: How long the listing took; None where a file was read instead.
         seconds_a_request: How long one small request to the real bucket takes.
@@ -238,6 +240,7 @@ class Taken:
     left: list[str] = field(default_factory=list)
     table_bytes: int = 0
     objects: int = 0
+    of_the_house: int = 0
     object_bytes: int = 0
     listing_seconds: float | None = None
     seconds_a_request: float = 0.0
@@ -447,10 +450,18 @@ def _list(
             raise CannotRehearse(too_many)
         for page in listed.pages():
             for key, size, modified, _ in page.rows():
+                if key.startswith(_OF_THE_HOUSE):
+                    taken.of_the_house += 1
+                    continue
                 out.write(json.dumps([key.decode("utf-8", "surrogateescape"), size, modified]))
                 out.write("\n")
     taken.listing_seconds = time.monotonic() - begun
-    taken.objects, taken.object_bytes = listed.objects, listed.bytes
+    taken.objects = listed.objects - taken.of_the_house
+    taken.object_bytes = listed.bytes
+
+
+# An empty object under the key of a marker would be a marker that nobody can read.
+_OF_THE_HOUSE = tuple(it.encode() for it in OF_THE_HOUSE)
 
 
 def _too_many(options: Options) -> str:
@@ -487,6 +498,9 @@ def _read_listing(
         with (folder / "listing.jsonl").open("w") as out:
             for key, size, modified in _listed(path, bucket):
                 if not key.startswith(owned):
+                    continue
+                if key.startswith(_OF_THE_HOUSE):
+                    taken.of_the_house += 1
                     continue
                 if key in seen:
                     raise CannotRehearse(
