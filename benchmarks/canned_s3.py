@@ -2,8 +2,8 @@
 
 moto takes milliseconds for each object, also inside one DeleteObjects request, and so hides what
 a client saves. This server keeps sizes in one dictionary and answers what collectors ask: HEAD of
-bucket and object, DeleteObject, DeleteObjects, the listing, and the bucket's versioning. Each
-answer may be held back for a while, as a network would.
+bucket and object, DeleteObject, DeleteObjects, the listing, the bucket's versioning, and what was
+written by a PUT. Each answer may be held back for a while, as a network would.
 
 `python -m benchmarks.canned_s3 MILLISECONDS` prints its address as one line, serves, and ends when
 its standard input closes. Objects are loaded by POST to `/-/load/BUCKET`, a key a line; GET of
@@ -67,6 +67,7 @@ class Store:
         self.buckets: dict[str, dict[str, int]] = {}
         self.asked: Counter[str] = Counter()
         self._ordered: dict[str, list[str]] = {}
+        self._written: dict[tuple[str, str], bytes] = {}
 
     def answer(self, request: Request) -> Answer:
         """Answer one S3 request of the few kinds that collectors send."""
@@ -113,7 +114,13 @@ class Store:
             return Answer(HTTPStatus.NO_CONTENT)
         if request.method == "PUT":
             self.load(request.bucket, [request.key])
+            self._written[request.bucket, request.key] = request.body
             return Answer(HTTPStatus.OK)
+        if request.method == "GET" and not request.query.keys() - {"x-id"}:
+            body = self._written.get((request.bucket, request.key))
+            if body is not None:
+                return Answer(HTTPStatus.OK, body)
+            return _error(HTTPStatus.NOT_FOUND, "NoSuchKey")
         return _error(HTTPStatus.NOT_IMPLEMENTED, "NotImplemented")
 
     def _delete_many(self, request: Request, objects: dict[str, int]) -> Answer:

@@ -21,7 +21,7 @@ from filejobs_dagster.embedded.s3 import S3Endpoint
 if TYPE_CHECKING:
     from benchmarks.surroundings import Surroundings
 
-Who = Literal["classify only", "sweep", "scan", "script"]
+Who = Literal["classify only", "sweep", "scan", "script", "expire"]
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,19 @@ class Task:
     """What the process is to do.
 
     Attributes:
-        who: A part of the project's sweep, the whole of it, a scan, or boto3's paginator and a set.
+        who: A part of the project's sweep, the whole of it, a scan, boto3's paginator and a set, or
+            the end of copies in quarantine.
         database_url: Where the rows are.
         endpoint_url: Of the canned listing.
         folder: Where a whole sweep's list goes.
+        bucket: Where the objects are.
     """
 
     who: Who
     database_url: str
     endpoint_url: str
     folder: str = ""
+    bucket: str = BUCKET
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,14 @@ def main() -> None:
 
 
 def _ours(task: Task) -> tuple[int, int, float]:
-    from benchmarks.sweeping import classify_only, sweep  # noqa: PLC0415
+    from benchmarks.sweeping import classify_only, expire, sweep  # noqa: PLC0415
 
     server = S3Endpoint(task.endpoint_url)
     begun = time.perf_counter()
     if task.who == "sweep":
         outcome = sweep(task.database_url, server, Path(task.folder))
+    elif task.who == "expire":
+        outcome = expire(task.database_url, server, task.bucket)
     else:
         outcome = classify_only(task.database_url, server)
     seconds = time.perf_counter() - begun

@@ -30,6 +30,7 @@ MODULES: tuple[str, ...] = (
     "orphans_memory",
     "orphans_against_tools",
     "orphans_removal",
+    "quarantined",
     "named_elsewhere",
     "scan_memory",
     "audit_append",

@@ -26,6 +26,8 @@ class Scale:
         shares_for_memory: The same for the comparison of memory.
         rows_searched: Of all tables together in which names are looked for.
         orphans_removed: Orphans whose removal is timed.
+        few_copies: In quarantine, in the smaller bucket.
+        many_copies: In the larger one.
         audit_appends: Events that all clients together append one by one.
         few_audit_events: In the smaller chain of the comparison of a verification's memory.
         many_audit_events: In the chain that is verified.
@@ -49,6 +51,8 @@ class Scale:
     shares_for_memory: tuple[int, ...]
     rows_searched: int
     orphans_removed: int
+    few_copies: int
+    many_copies: int
     audit_appends: int
     few_audit_events: int
     many_audit_events: int
@@ -73,6 +77,8 @@ QUICK = Scale(
     shares_for_memory=(1, 30, 90),
     rows_searched=100_000,
     orphans_removed=1_000,
+    few_copies=10_000,
+    many_copies=50_000,
     audit_appends=8_000,
     few_audit_events=20_000,
     many_audit_events=200_000,
@@ -97,6 +103,8 @@ FULL = Scale(
     shares_for_memory=(1, 30, 90),
     rows_searched=10_000_000,
     orphans_removed=10_000,
+    few_copies=100_000,
+    many_copies=1_000_000,
     audit_appends=32_000,
     few_audit_events=100_000,
     many_audit_events=1_000_000,
@@ -121,6 +129,8 @@ TINY = Scale(
     shares_for_memory=(90,),
     rows_searched=500,
     orphans_removed=25,
+    few_copies=40,
+    many_copies=120,
     audit_appends=192,
     few_audit_events=200,
     many_audit_events=600,

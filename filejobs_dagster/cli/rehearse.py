@@ -46,7 +46,7 @@ def rehearse(  # noqa: PLR0917 (each is an option)
             "--most-objects",
             metavar="N",
             min=1,
-            help="Refuse a bucket with more: the store keeps about 2.5 KB of each in memory.",
+            help="Refuse a bucket with more: the store keeps about 0.4 KB of each in memory.",
         ),
     ] = 250_000,
     all_tables: Annotated[
@@ -94,8 +94,8 @@ def rehearse(  # noqa: PLR0917 (each is an option)
             "--listing",
             metavar="FILE",
             help="Take the objects from a CSV with the columns key (or key_percent_encoded), size "
-            "and last_modified, or from the manifest.json of an S3 Inventory in CSV, instead of "
-            "the bucket itself.",
+            "and last_modified, or from the manifest.json of an S3 Inventory in CSV or Parquet, "
+            "instead of the bucket itself.",
             show_default=False,
         ),
     ] = None,
@@ -125,18 +125,20 @@ def rehearse(  # noqa: PLR0917 (each is an option)
     Where all went as it must, a hash stands at the end: `filejobs run storage_orphans --live
     --rehearsed HASH` is let in by it, for two weeks, while installation, bucket, database, sources
     and rules are those that were rehearsed. All runs by it remove no more objects than went here.
-    A dump has no name of its own: where the real sources name twice or half as many keys, the run
-    is refused; a dump of another database of about that size is not noticed. The hash is all that
-    has to come from this machine to that of the run.
+    A dump is known by the moment at which its database adopted the bucket: take it after that, or
+    there is no hash. Another installation's is refused. A copy of the database that went its own
+    way since is not noticed, but for its size: where the real sources name twice or half as many
+    keys, the run is refused. The hash is all that has to come from this machine to that of the run.
 
     [bold]What this version does not do[/bold]
-      Of the other jobs it rehearses those that take rows and what they name, each by
-      itself; it names the rest. Rows are planted for them in the table file alone. It
-      deletes at once, where the real one may keep copies first (two requests more for each).
-      Versions, locks and metadata of objects are not copied; nor are functions,
-      extensions (their types become text), triggers and checks of tables. Without
-      --all-tables only what the sources read is there: what something else names
-      goes in the rehearsal, and is kept by the real one.
+      Of the other jobs it rehearses those that take rows and what they name, each by itself; it
+      names the rest. Rows are planted for them as copies of rows that are there; the report says
+      for which table that was not possible. It deletes at once, where the real one may keep copies
+      first (two requests more for each). Versions, locks and metadata of objects are not copied;
+      nor are functions, extensions (their types become text), triggers and checks of tables.
+      Without --all-tables only what the sources read is there: what something else names goes in
+      the rehearsal, and is kept by the real one. There is no rehearsal of a sample: what is left
+      out of a listing looks missing, so that no breaker would say what the real one says.
 
     [bold]Examples[/bold]
       filejobs rehearse

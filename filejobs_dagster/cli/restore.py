@@ -21,7 +21,7 @@ from filejobs_dagster.cli.terminal import Invocation, operator_name, print_error
 from filejobs_dagster.text import display_key, sanitize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import psycopg
 
@@ -35,6 +35,8 @@ AT_ONCE = 100
 """Keys of one batch: its intent is written before, and its result after."""
 
 SHOWN = 20
+MOST_REASONS = 1000
+"""So many failures are told with their reasons; the others are counted."""
 
 # By the chain's own order, a page at a time: a run may have taken a million objects.
 _INTENTS = """
@@ -177,7 +179,7 @@ def restore(
         print_json(told)
     else:
         _print(told, live=live)
-    if told["failed"] or (wanted.keys and told["nowhere"]):
+    if told["failed_objects"] or (wanted.keys and told["nowhere"]):
         raise typer.Exit(terminal.FAILED)
 
 
@@ -221,6 +223,7 @@ class Restoring:
             "limit_reached": False,
             "keys": [],
             "failed": {},
+            "failed_objects": 0,
         }
 
     def run(self, wanted: Wanted) -> dict[str, Any]:
@@ -312,7 +315,7 @@ class Restoring:
             if it.where in ("there", "nowhere"):
                 self._told[it.where] += 1
             elif it.where == "unknown":
-                self._told["failed"][it.key] = it.why
+                self._fail({it.key: it.why})
         ready = [it for it in found if it.where in ("quarantine", "marker")]
         room = self._limit - self._back
         some = ready[:room]
@@ -321,6 +324,12 @@ class Restoring:
         else:
             self._note([(it.key, 0 if it.copy is None else it.copy.size) for it in some])
         return len(ready) <= room
+
+    def _fail(self, why: Mapping[str, str]) -> None:
+        """Count what failed; of a million objects only the first reasons are remembered."""
+        told = self._told["failed"]
+        told |= islice(why.items(), max(0, MOST_REASONS - len(told)))
+        self._told["failed_objects"] += len(why)
 
     def _note(self, back: Sequence[tuple[str, int]]) -> None:
         self._back += len(back)
@@ -354,7 +363,7 @@ class Restoring:
             **reasons("failed", {key.encode(): why for key, why in failed.items()}),
         )
         self._note([(it.key, it.size) for it in back])
-        self._told["failed"] |= failed
+        self._fail(failed)
         self._told["only_looked"] += sum(it.only_looked for it in back)
         self._told["there"] += sum(it.word == "is there" for it in ends)
         self._told["nowhere"] += sum(it.word == "gone" for it in ends)
@@ -525,7 +534,8 @@ def _print(told: dict[str, Any], *, live: bool) -> None:
     did = "Restored" if live else "Would restore"
     typer.echo(
         f"{did} {many:,} objects, {told['bytes']:,} bytes known. Of {told['asked']:,} asked for, "
-        f"{told['there']:,} are there and are left alone; of {told['nowhere']:,} nothing is left."
+        f"{told['there']:,} are there and are left alone; of {told['nowhere']:,} nothing is left; "
+        f"{told['failed_objects']:,} failed."
     )
     if told["only_looked"]:
         typer.echo(

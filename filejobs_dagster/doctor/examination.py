@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, get_args
 
 import psycopg
@@ -31,6 +31,7 @@ from filejobs_dagster.doctor.instance import (
 )
 from filejobs_dagster.objects.client import check_access, make_client, read_versioning
 from filejobs_dagster.objects.errors import BucketUnavailable
+from filejobs_dagster.objects.lifecycle import LifecycleUnknown, judge_ending, read_rules
 from filejobs_dagster.objects.quarantine import REQUESTS_EACH
 from filejobs_dagster.objects.targets import QUARANTINE
 from filejobs_dagster.postgres.connect import Database, DatabaseUnavailable
@@ -38,6 +39,7 @@ from filejobs_dagster.references.elsewhere.columns import fingerprint
 from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import known_secrets
+from filejobs_dagster.settings.storage import QuarantineSettings
 from filejobs_dagster.text import format_duration, sanitize, sanitize_exception
 
 if TYPE_CHECKING:
@@ -323,7 +325,7 @@ def check_bucket(entry: str, settings: BucketSettings) -> Iterator[Finding]:
         # Pins and archives are never deleted, so what a deletion would free is no matter.
         yield ok(f"{name} versioning", "nothing is ever collected here")
     else:
-        yield _versioning(name, client, settings.bucket)
+        yield _versioning(name, client, settings)
         yield _quarantine(name, settings)
 
 
@@ -350,22 +352,44 @@ def _quarantine(name: str, settings: BucketSettings) -> Finding:
     )
 
 
-def _versioning(name: str, client: S3Client, bucket: str) -> Finding:
-    state = read_versioning(client, bucket)
+def _versioning(name: str, client: S3Client, settings: BucketSettings) -> Finding:
+    check = f"{name} versioning"
+    state = read_versioning(client, settings.bucket)
     if state == "unknown":
         return warning(
-            f"{name} versioning",
+            check,
             "the server does not say whether versioning is on",
             "allow s3:GetBucketVersioning: in a versioned bucket a deletion frees no byte",
         )
-    if state != "off":
-        return warning(
-            f"{name} versioning",
-            f"versioning is {state}",
-            "a deletion adds a marker and frees no byte; give the bucket a lifecycle rule that "
-            "expires noncurrent versions",
+    if state == "off":
+        return ok(check, "versioning is off")
+    purges = settings.delete is not None and settings.purge_versions
+    said = f"versioning is {state}: " + (
+        "storage_orphans removes all versions of an orphan, and nothing else does"
+        if purges
+        else "a deletion adds a marker and frees no byte"
+    )
+    keep = (settings.quarantine or QuarantineSettings()).keep
+    try:
+        ending = judge_ending(
+            read_rules(client, settings.bucket),
+            settings.owned_prefixes,
+            timedelta(0) if settings.delete is not None else keep,
         )
-    return ok(f"{name} versioning", "versioning is off")
+    except LifecycleUnknown as error:
+        return warning(
+            check,
+            f"{said}; whether a lifecycle rule ends what is behind it is not known: {error}",
+            "allow s3:GetLifecycleConfiguration, or see for yourself that a rule expires "
+            "noncurrent versions: without one they stay for ever",
+        )
+    if ending.good:
+        return ok(check, f"{said}; {ending.said}")
+    return warning(
+        check,
+        f"{said}; {ending.said}",
+        f"add to the rules that the bucket has, and keep those: {ending.rules}",
+    )
 
 
 # Where else in the database a name of an object may stand, and what cannot be searched.

@@ -69,7 +69,8 @@ def _collecting(settings: Settings, entry: str, *, dry: bool) -> Iterator[dict[s
     quarantine = f"{whole}/{QUARANTINE}*"
     look = ["ListBucket", "GetBucketVersioning", *_if(purges, "ListBucketVersions")]
     look += _if(multipart or keeps, "ListBucketMultipartUploads")
-    look += _if(multipart, "GetLifecycleConfiguration")
+    # Where the bucket keeps versions, a rule of it alone ends what lies behind a marker.
+    look += _if(jobs, "GetLifecycleConfiguration")
     yield _allow("Look", look, whole)
     yield _allow("Markers", ["GetObject"], f"{whole}/{MARKERS}*")
     inside = [

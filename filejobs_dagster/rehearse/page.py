@@ -150,7 +150,7 @@ def other_in_words(it: Mapping[str, Any]) -> str:
     said = f"took {rows or 'no rows'}, {it['objects']:,} objects, {size_of(it['bytes'])}"
     if failed is not None:
         said = f"its {failed['mode']} run FAILED: {failed['error']}; it {said}"
-    return said if it["canaries"] else f"{said}; no row could be planted"
+    return "; ".join([said, *(f"no row could be planted for {why}" for why in it["unplanted"])])
 
 
 def _other(it: Mapping[str, Any]) -> str:
@@ -160,6 +160,12 @@ def _other(it: Mapping[str, Any]) -> str:
 
 def by_hash(found: Mapping[str, Any]) -> str:
     """What the first live run is given."""
+    if found["taken"]["doubt"]:
+        return (
+            f"There is no hash for the first live run: of the dump nobody knows whose it is, since "
+            f"{found['taken']['doubt']}. Adopt the bucket (filejobs bucket adopt), and take a dump "
+            "of that database after it, with the tables of this project."
+        )
     if found["hash"] is None:
         return "There is no hash for the first live run: not everything went as it must."
     return f"For the first live run: --rehearsed {found['hash']}"
@@ -177,6 +183,8 @@ def not_rehearsed(found: Mapping[str, Any]) -> list[str]:
     said += [
         f"what needs {name}, which this machine's PostgreSQL lacks" for name in taken["missing"]
     ]
+    if taken["newest_run"]:
+        said.append(f"what changed after the dump, whose newest run ended {taken['newest_run']}")
     return said
 
 

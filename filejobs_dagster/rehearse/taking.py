@@ -7,8 +7,6 @@ bucket only HEAD and the listing are asked. A dump and a listing in files may st
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
 import json
 import os
 import re
@@ -20,7 +18,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
 
 import psycopg
 import yaml
@@ -33,12 +30,20 @@ from filejobs_dagster.jobs.storage_orphans.judging import fingerprint
 from filejobs_dagster.jobs.storage_orphans.review import (
     OF_A_DUMP,
     Expectation,
-    NotAKey,
     Rehearsed,
+    of_a_dump,
     unescape_key,
 )
+from filejobs_dagster.jobs.storage_orphans.statements import ADOPTED_AT
 from filejobs_dagster.objects.client import check_access, make_client
 from filejobs_dagster.objects.listing import ListingStopped, list_objects
+from filejobs_dagster.objects.listing.inventory import (
+    Entry,
+    InventoryUnusable,
+    entries_of,
+    inventory,
+)
+from filejobs_dagster.objects.targets import OF_THE_HOUSE
 from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.postgres.migrate import migrate
 from filejobs_dagster.postgres.primary import server_state
@@ -66,7 +71,7 @@ SECRET_KEY = "FILEJOBS_REHEARSAL_SECRET_ACCESS_KEY"  # noqa: S105 (a variable's 
 ENDPOINT = "http://127.0.0.1:9"
 """Stands in the derived settings until the store is there; nothing listens on that port."""
 
-BYTES_AN_OBJECT = 2500
+BYTES_AN_OBJECT = 400
 """Of memory, about, in the store."""
 
 OF_A_BUCKET = (
@@ -149,7 +154,7 @@ SELECT n.nspname, c.relname, array_agg(DISTINCT a.attname::text)
  GROUP BY n.nspname, c.relname
 """
 
-_NAMED = """
+NAMED = """
 SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
  WHERE c.oid = to_regclass(%s)
 """
@@ -173,7 +178,7 @@ SELECT made.of::text, made.what, made.definition
  ORDER BY made.late, made.what
 """
 
-_COLUMNS_THERE = """
+COLUMNS_THERE = """
 SELECT attname::text FROM pg_attribute
  WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 """
@@ -220,24 +225,30 @@ class Taken:
         left: Tables of which nothing was copied.
         table_bytes: What the tables take in the operator's database.
         objects: How many were listed.
+        of_the_house: How many were left out: markers and copies in quarantine, no sweep's objects.
         object_bytes: Their sizes.
         listing_seconds: How long the listing took; None where a file was read instead.
         seconds_a_request: How long one small request to the real bucket takes.
-        database: The identity of the database, or `OF_A_DUMP`.
+        database: The identity of the database, or `of_a_dump`.
         at: When its snapshot was taken.
         missing: What the dump holds and this server could not make.
+        doubt: Why nobody knows of which database the dump is; empty otherwise.
+        newest_run: When the newest run ended that the dump knows of; empty where it knows none.
     """
 
     tables: dict[str, list[str]] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     table_bytes: int = 0
     objects: int = 0
+    of_the_house: int = 0
     object_bytes: int = 0
     listing_seconds: float | None = None
     seconds_a_request: float = 0.0
     database: str = OF_A_DUMP
     at: str = ""
     missing: list[str] = field(default_factory=list)
+    doubt: str = ""
+    newest_run: str = ""
 
 
 @dataclass(frozen=True)
@@ -309,7 +320,8 @@ def rehearse(settings: Settings, options: Options, say: Callable[[str], None]) -
         found = _run_there(folder, urls, options, say)
     about = _about(settings, bucket, others)
     said = {"taken": taken.__dict__, **_with_time(found, taken), **about}
-    return {**said, "hash": _hash(said, settings, bucket, taken) if held(said) else None}
+    good = held(said) and not taken.doubt
+    return {**said, "hash": _hash(said, settings, bucket, taken) if good else None}
 
 
 def collecting(settings: Settings, entry: str) -> dict[str, CollectingSettings]:
@@ -438,10 +450,18 @@ def _list(
             raise CannotRehearse(too_many)
         for page in listed.pages():
             for key, size, modified, _ in page.rows():
+                if key.startswith(_OF_THE_HOUSE):
+                    taken.of_the_house += 1
+                    continue
                 out.write(json.dumps([key.decode("utf-8", "surrogateescape"), size, modified]))
                 out.write("\n")
     taken.listing_seconds = time.monotonic() - begun
-    taken.objects, taken.object_bytes = listed.objects, listed.bytes
+    taken.objects = listed.objects - taken.of_the_house
+    taken.object_bytes = listed.bytes
+
+
+# An empty object under the key of a marker would be a marker that nobody can read.
+_OF_THE_HOUSE = tuple(it.encode() for it in OF_THE_HOUSE)
 
 
 def _too_many(options: Options) -> str:
@@ -456,7 +476,6 @@ def _too_many(options: Options) -> str:
 # A listing in files. A line of it is a key, its size, and when it was written.
 
 _COLUMNS = ("key", "size", "last_modified")
-_Listed = tuple[bytes, int, datetime]
 
 
 def _read_listing(
@@ -480,6 +499,9 @@ def _read_listing(
             for key, size, modified in _listed(path, bucket):
                 if not key.startswith(owned):
                     continue
+                if key.startswith(_OF_THE_HOUSE):
+                    taken.of_the_house += 1
+                    continue
                 if key in seen:
                     raise CannotRehearse(
                         f"The listing {path} names {key!r} twice: it is not one listing of the "
@@ -491,6 +513,8 @@ def _read_listing(
                 at = round(modified.timestamp() * 1000)
                 out.write(json.dumps([key.decode("utf-8", "surrogateescape"), size, at]) + "\n")
                 taken.object_bytes += size
+    except InventoryUnusable as error:
+        raise CannotRehearse(f"{error} Nothing was changed.") from error
     except (OSError, csv.Error, EOFError) as error:
         raise CannotRehearse(
             f"The listing {path} cannot be read: {error}. Nothing was changed."
@@ -499,9 +523,9 @@ def _read_listing(
     say(f"{taken.objects:,} objects of what is owned stand there, {taken.object_bytes:,} bytes")
 
 
-def _listed(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
+def _listed(path: Path, bucket: BucketSettings) -> Iterator[Entry]:
     if path.suffix == ".json":
-        yield from _inventory(path, bucket)
+        yield from inventory(path, bucket.bucket)
         return
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
@@ -514,106 +538,7 @@ def _listed(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
                 f"size and last_modified; it names {', '.join(columns) or 'nothing'}."
             )
         places = [columns.index(name) for name in wanted]
-        yield from _rows_of(path, rows, places, unescape_key if escaped else str.encode)
-
-
-def _rows_of(
-    path: Path,
-    rows: Iterable[list[str]],
-    places: Sequence[int],
-    as_key: Callable[[str], bytes],
-) -> Iterator[_Listed]:
-    for number, row in enumerate(rows, start=1):
-        if not row:
-            continue
-        try:
-            key, size, modified = (row[place] for place in places)
-            # A directory marker has no size in some inventories.
-            found = as_key(key), int(size or 0), _moment(modified)
-        except (ValueError, IndexError, NotAKey) as error:
-            raise CannotRehearse(
-                f"Row {number} of {path} is no key, size and moment: {error}. Nothing was changed."
-            ) from error
-        yield found
-
-
-def _moment(text: str) -> datetime:
-    try:
-        # A tenth of the time, for all that S3 writes.
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        at = isoparse(text)
-    if at.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return at
-
-
-def _inventory(path: Path, bucket: BucketSettings) -> Iterator[_Listed]:
-    """The objects of an S3 Inventory in CSV, each of its files checked by the manifest."""
-    raw = path.read_bytes()
-    try:
-        manifest = json.loads(raw)
-        said, form, schema, files = (
-            manifest[name] for name in ("sourceBucket", "fileFormat", "fileSchema", "files")
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CannotRehearse(f"{path} is no manifest of an S3 Inventory: {error!r}.") from error
-    checksum = path.with_name("manifest.checksum")
-    if checksum.exists() and checksum.read_text().strip() != _md5(raw):
-        raise CannotRehearse(f"{path} is not what {checksum.name} beside it says: copy both again.")
-    if said != bucket.bucket:
-        raise CannotRehearse(
-            f"{path} is of the bucket {said}, and the settings sweep {bucket.bucket}."
-        )
-    if form != "CSV":
-        raise CannotRehearse(f"{path} is of the format {form}: let the inventory write CSV.")
-    columns = [name.strip() for name in schema.split(",")]
-    wanted = ("Key", "Size", "LastModifiedDate")
-    if not set(wanted) <= set(columns):
-        raise CannotRehearse(
-            f"{path} lacks {', '.join(it for it in wanted if it not in columns)}: add these fields "
-            "to the inventory, and wait for the next one."
-        )
-    places = [columns.index(name) for name in wanted]
-    current = [
-        (columns.index(name), value)
-        for name, value in (("IsLatest", "true"), ("IsDeleteMarker", "false"))
-        if name in columns
-    ]
-    for it in files:
-        part = _part(path, it["key"])
-        if _md5(part.read_bytes()) != it["MD5checksum"]:
-            raise CannotRehearse(f"{part} is not what the manifest says: copy it again.")
-        with gzip.open(part, "rt", encoding="utf-8", newline="") as file:
-            rows = (
-                row
-                for row in csv.reader(file)
-                # Of a bucket with versions only what a listing shows.
-                if all(row[place] == value for place, value in current)
-            )
-            yield from _rows_of(part, rows, places, _from_inventory)
-
-
-def _part(manifest: Path, key: str) -> Path:
-    """A file of the inventory: beside the manifest, or where the bucket keeps it."""
-    name = key.rsplit("/", 1)[-1]
-    places = [manifest.parent / name, *(above / "data" / name for above in manifest.parents)]
-    for place in places[:4]:
-        if place.exists():
-            return place
-    raise CannotRehearse(
-        f"{name}, which the manifest names, is not there: copy it beside {manifest}. A part of a "
-        "listing would say nothing. Nothing was changed."
-    )
-
-
-def _from_inventory(text: str) -> bytes:
-    # As forms are encoded: a plus sign stands for a space.
-    return unquote_to_bytes(text.replace("+", " "))
-
-
-def _md5(raw: bytes) -> str:
-    return hashlib.md5(raw, usedforsecurity=False).hexdigest()
+        yield from entries_of(path, rows, places, unescape_key if escaped else str.encode)
 
 
 # The database -----------------------------------------------------------------------------------
@@ -632,6 +557,8 @@ def _copy_all(
     """Copy each database that the sources are asked in; its URL there by its URL here."""
     own = Database.of(settings.database)
     restored = None if options.dump is None else _restore(options.dump, server, taken, say)
+    if restored is not None:
+        _of_whom(Database(restored, own.schema), settings, bucket, taken)
     elsewhere = [it.name for it in bucket.sources if it.database is not None]
     if restored is not None and elsewhere:
         raise CannotRehearse(
@@ -655,6 +582,50 @@ def _copy_all(
         copy = _Copy(here, there, sources, folder, options, taken, say, of_jobs)
         copy.make(with_own=url == own.url)
     return urls
+
+
+# By its own record, where it has one: nothing else in a dump says whose it is.
+_OF_WHOM = """
+SELECT (SELECT array_agg(DISTINCT installation) FROM job_run),
+       (SELECT max(finished_at) FROM job_run WHERE installation = %(installation)s),
+       (SELECT array_agg(DISTINCT installation) FROM bucket_adoption
+         WHERE endpoint = %(endpoint)s AND bucket = %(bucket)s)
+"""
+
+
+def _of_whom(dump: Database, settings: Settings, bucket: BucketSettings, taken: Taken) -> None:
+    """Find out of which database a dump is, as far as it says that.
+
+    Raises:
+        CannotRehearse: It is another installation's.
+    """
+    ours = settings.installation
+    place = {
+        "installation": ours,
+        "endpoint": bucket.endpoint_url or AWS,
+        "bucket": bucket.bucket,
+    }
+    with closing(dump.connect("rehearse")) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('job_run'), to_regclass('bucket_adoption')")
+        if None in one(cursor):
+            taken.doubt = "it holds no table of this project"
+            return
+        runs, newest, adopters = one(cursor.execute(_OF_WHOM, place))
+        others = sorted({*(adopters or ()), *(runs or ())} - {ours})
+        if others and ours not in {*(adopters or ()), *(runs or ())}:
+            raise CannotRehearse(
+                f"The dump is of the installation {', '.join(others)}, and these settings are of "
+                f"{ours}. Take a dump of the database that the jobs of {ours} work on. Nothing was "
+                "changed."
+            )
+        adopted_at = one(cursor.execute(ADOPTED_AT, place))[0]
+    taken.newest_run = (
+        "" if newest is None else f"{newest.astimezone(timezone.utc):%Y-%m-%dT%H:%MZ}"
+    )
+    if adopted_at is None:
+        taken.doubt = f"it was taken before {ours} has adopted the bucket, or of another database"
+    else:
+        taken.database = of_a_dump(adopted_at)
 
 
 _EXTENSION = re.compile(r'extension "([^"]+)" is not available')
@@ -843,7 +814,7 @@ class _Copy:
         for label, query in self._whole.queries.items():
             yield from (name for name, _ in self._reads(there, label, query))
         for written in self._whole.tables:
-            row = there.execute(_NAMED.encode(), (written,)).fetchone()
+            row = there.execute(NAMED.encode(), (written,)).fetchone()
             if row is not None:
                 yield row[0], row[1]
 
@@ -874,11 +845,11 @@ class _Copy:
         wanted = {}
         for table in OWN_TABLES:
             name = sql.Identifier(self._here.schema, table.table).as_string(there)
-            cursor.execute(_COLUMNS_THERE.encode(), (name,))
+            cursor.execute(COLUMNS_THERE.encode(), (name,))
             here = {column for (column,) in cursor.fetchall()}
             columns = [
                 column
-                for (column,) in there.execute(_COLUMNS_THERE.encode(), (name,)).fetchall()
+                for (column,) in there.execute(COLUMNS_THERE.encode(), (name,)).fetchall()
                 if column in here
             ]
             if columns:

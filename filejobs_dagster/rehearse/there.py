@@ -16,11 +16,14 @@ import re
 import sys
 import threading
 import uuid
+from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import ChainMap, Counter
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 from urllib.parse import urlsplit
@@ -45,16 +48,16 @@ from filejobs_dagster.jobs.storage_orphans.statements import SET_BACK
 from filejobs_dagster.ledger.outcome import Mode, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.references.own_tables import OWN_TABLES
 from filejobs_dagster.references.transforms import Rewrites, Transforms
 from filejobs_dagster.registry import BY_NAME
-from filejobs_dagster.rehearse.taking import INSTALLATION, JOB, URL
+from filejobs_dagster.rehearse.taking import COLUMNS_THERE, INSTALLATION, JOB, NAMED, URL
 from filejobs_dagster.settings import Settings, SettingsError, load_settings
 from filejobs_dagster.text import display_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.run_context import RunContext
     from filejobs_dagster.settings import BucketSettings
     from filejobs_dagster.settings.storage import SourceSettings
+    from filejobs_dagster.settings.tables import TableSettings
 
 SAMPLE = 10
 OLD = timedelta(days=400)
@@ -76,6 +80,12 @@ NEVER_TRIP = {
     "max_newer": 1_000_000,
 }
 """For canaries alone: in a small bucket they would be a large share."""
+
+PLANTED = timedelta(days=4000)
+"""So long ago, or ahead, is the time of a row that is planted: no delay of a job is longer."""
+
+AT_ONCE = 10_000
+"""So many names are read from the copy together."""
 
 LONG_ENOUGH = 6
 """Characters of a name that are replaced in a canary's; fewer might meet another's name."""
@@ -98,18 +108,56 @@ class Thing:
     modified: datetime
 
 
+class Listed(Mapping[str, Thing]):
+    """Objects by key, in order: of a million, one takes little more than its key."""
+
+    def __init__(self, rows: Iterable[tuple[str, int, int]]) -> None:
+        """Take them in any order.
+
+        Args:
+            rows: Key, size in bytes, and when it was written, in milliseconds since 1970.
+        """
+        self.keys_in_order: list[str] = []
+        self._sizes, self._times = array("q"), array("q")
+        for key, size, modified in rows:
+            self.keys_in_order.append(key)
+            self._sizes.append(size)
+            self._times.append(modified)
+        order = sorted(range(len(self._sizes)), key=self.keys_in_order.__getitem__)
+        self.keys_in_order.sort()
+        self._sizes, self._times = (
+            array("q", map(it.__getitem__, order)) for it in (self._sizes, self._times)
+        )
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.keys_in_order)
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys, in order."""
+        return iter(self.keys_in_order)
+
+    def __getitem__(self, key: str) -> Thing:
+        """One of them."""
+        place = bisect_left(self.keys_in_order, key)
+        if self.keys_in_order[place : place + 1] != [key]:
+            raise KeyError(key)
+        at = datetime.fromtimestamp(self._times[place] / 1000, timezone.utc)
+        return Thing(self._sizes[place], at)
+
+
 @dataclass
 class Trial:
     """Settings, a database and a bucket of one trial.
 
     Attributes:
         settings: That lead to both.
-        keys: What the bucket holds, before anything ran.
+        things: What the bucket holds, before anything ran.
         requests: How many were sent to the store, by operation.
     """
 
     settings: Settings
-    keys: set[str]
+    things: Mapping[str, Thing]
     requests: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -163,7 +211,8 @@ class Trial:
 
     def gone(self) -> set[str]:
         """What the bucket held and holds no more."""
-        return self.keys - set(_store().buckets[self.bucket.bucket].keys)
+        left = _store().buckets[self.bucket.bucket].keys
+        return {key for key in self.things if key not in left}
 
     def _adopt(self, client: Any) -> None:
         database = self.database
@@ -191,6 +240,23 @@ class _Shared(io.BytesIO):
         """Do nothing."""
 
 
+def _kept_small(kind: Any, things: Mapping[str, Thing], like: Any) -> Any:
+    """The store's own table of objects, in which those of the listing are made when asked for."""
+
+    class Small(kind):  # type: ignore[misc]
+        def __sgetitem__(self, key: str) -> list[Any]:
+            found: list[Any] | None = super().__sgetitem__(key)
+            if found is not None:
+                return found
+            thing, made = things[key], copy.copy(like)
+            made.name = key
+            made.last_modified = thing.modified.replace(tzinfo=None)
+            made.contentsize = thing.size
+            return [made]
+
+    return Small(dict.fromkeys(things))
+
+
 class Bucketful:
     """A bucket of the store, filled with objects that have nothing but key, size and time.
 
@@ -202,18 +268,11 @@ class Bucketful:
         """Make the bucket, with these objects."""
         self._store = store = _store()
         store.create_bucket(name, "us-east-1")
-        self._keys = keys = store.buckets[name].keys
         like = store.put_object(name, "like", b"")
-        etag = like.etag
-        like._value_buffer = _Shared()  # noqa: SLF001 (the store has no door for this)
-        for key, thing in things.items():
-            made = copy.copy(like)
-            made.name = key
-            made.last_modified = thing.modified.replace(tzinfo=None)
-            made.contentsize = thing.size
-            made._etag = etag  # noqa: SLF001
-            keys.setlist(key, [made])
-        del keys["like"]
+        like._etag = like.etag  # noqa: SLF001 (the store has no door for this)
+        like._value_buffer = _Shared()  # noqa: SLF001
+        bucket = store.buckets[name]
+        bucket.keys = self._keys = _kept_small(type(bucket.keys), things, like)
         self._sorted = sorted(things)
         self._lists, self._puts = store.list_objects_v2, store.put_object
         self._name = name
@@ -272,7 +331,8 @@ class Rehearsal:
         self._folder = folder
         self._endpoint = endpoint
         self._document: dict[str, Any] = yaml.safe_load((folder / "filejobs.yaml").read_text())
-        self._objects = dict(_read_listing(folder / "listing.jsonl"))
+        with (folder / "listing.jsonl").open() as lines:
+            self._objects = Listed(map(json.loads, lines))
         self._tables: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
         self._random = random.Random(0)  # noqa: S311 (names, no secrets)
         self._trials = 0
@@ -317,9 +377,9 @@ class Rehearsal:
                 )
             )
         self._filled.close()
-        things = {**self._objects, **(more or {})}
+        things = ChainMap(dict(more or {}), cast("dict[str, Thing]", self._objects))
         self._filled.enter_context(Bucketful(name, things))
-        return Trial(settings, set(things))
+        return Trial(settings, things)
 
     def play(self) -> dict[str, Any]:
         """The job as it is: dry, a day later, live."""
@@ -360,39 +420,112 @@ class Rehearsal:
         say(f"the job {job}: dry, live")
         document = copy.deepcopy(self._document)
         document["jobs"][job] = dict(section)
-        tables = section.get("tables", [])
-        own = not tables and not section.get("source")
-        due, young = (f"{self._anywhere()}rehearsal-{uuid.uuid4().hex}" for _ in range(2))
+        pairs, unplanted = self._pairs(job, section, document)
         now = datetime.now(timezone.utc)
-        trial = self.trial(document, {key: Thing(1, now - OLD) for key in (due, young)})
-        planted = own and _plant_files(trial.database, job, due, young)
+        keys = [key for pair in pairs for key in (pair.due, pair.young)]
+        trial = self.trial(document, {key: Thing(1, now - OLD) for key in keys})
+        planted = []
+        for pair in pairs:
+            why = pair.plant(trial.database)
+            if why:
+                unplanted.append(f"{pair.what}: {why}")
+            else:
+                planted.append(pair)
         before = self._count_rows(trial.database)
         outcomes = [trial.run("dry", job)]
         trial.requests.clear()
         outcomes.append(trial.run("live", job))
         after = self._count_rows(trial.database)
         gone = trial.gone()
-        kept = trial.keys - gone
         mine = gone & self._objects.keys()
         error = outcomes[-1].error
+        left = Counter(pair.counted for pair in planted if pair.due in gone)
         return {
             "job": job,
             "runs": [_as_run(mode, it) for mode, it in zip(_MODES, outcomes, strict=True)],
             "objects": len(mine),
             "bytes": sum(self._objects[key].size for key in mine),
             "rows": {
-                table: n - after[table] - (planted and table.endswith(".file"))
+                table: n - after[table] - left[table]
                 for table, n in before.items()
                 if n != after[table]
             },
             "sample": [display_key(key) for key in sorted(mine)[:SAMPLE]],
             "requests": dict(trial.requests),
             "canaries": [
-                _canary(f"row of {job} that is due", due, "goes", held=due in gone, error=error),
-                _canary(f"row of {job} that is not", young, "stays", held=young in kept,
-                        error=None),
-            ] if planted else [],
+                it
+                for pair in planted
+                for it in (
+                    _canary(f"row of {pair.what} that is due", pair.due, "goes",
+                            held=pair.due in gone, error=error),
+                    _canary(f"row of {pair.what} that is not", pair.young, "stays",
+                            held=pair.young not in gone and pair.is_there(trial.database),
+                            error=None),
+                )
+            ],
+            "unplanted": unplanted,
         }  # fmt: skip
+
+    def _pairs(
+        self, job: str, section: Mapping[str, Any], document: Mapping[str, Any]
+    ) -> tuple[list[_Pair], list[str]]:
+        """What is to be planted for a job, and of which of its rows nothing can be, and why."""
+        settings = load_settings(self._write("planted", document))
+        (bucket,) = settings.buckets.values()
+        database = Database.of(settings.database)
+        found: list[_Pair] = []
+        lacking = []
+        if section.get("source"):
+            name = section["source"]["name"]
+            lacking.append(f"{name}: its rows come from a query of your own, not from one table")
+        tables = list(settings.jobs[job].declared())
+        if not tables and not section.get("source"):
+            due, young = (f"{self._anywhere()}rehearsal-{uuid.uuid4().hex}" for _ in range(2))
+            found.append(_OwnPair(job, due, young, f"{database.schema}.file"))
+        for table in tables:
+            try:
+                found.append(self._of_table(database, bucket, table))
+            except NotPlanted as why:
+                lacking.append(f"{table.name}: {why}")
+        return found, lacking
+
+    def _of_table(
+        self, database: Database, bucket: BucketSettings, table: TableSettings
+    ) -> _TablePair:
+        """Two rows like one that is there, each with a file of its own: one due, one not.
+
+        Raises:
+            NotPlanted: None is there, or its key cannot be made another.
+        """
+        name = sql.Identifier(*table.table.replace('"', "").split("."))
+        conditions = [f"({it})" for it in (table.where, table.in_bucket) if it is not None]
+        like = sql.SQL(
+            "SELECT to_jsonb({row}) FROM {table} WHERE {key}::text <> '' AND {those} LIMIT 1"
+        ).format(
+            row=sql.Identifier(table.table.replace('"', "").rpartition(".")[2]),
+            table=name,
+            key=sql.Identifier(table.key),
+            those=sql.SQL(" AND ".join(conditions) or "true"),
+        )
+        with closing(database.connect("plant")) as connection:
+            row = connection.execute(like).fetchone()
+            if row is None:
+                raise NotPlanted("no row that may go by its conditions is there to be copied")
+            whole = connection.execute(NAMED.encode(), (name.as_string(connection),)).fetchone()
+        text = str(row[0][table.key])
+        apply = Transforms.of(table.transforms).apply
+        texts, keys = [], []
+        for _ in range(2):
+            begin = text.rfind("/") + 1
+            made = self._renamed(text, begin, len(text))
+            texts.append(made or f"{text[:begin]}rehearsal-{uuid.uuid4().hex}")
+            key = apply(texts[-1].encode("utf-8", "surrogateescape")) or b""
+            keys.append(key.decode("utf-8", "surrogateescape"))
+            if not keys[-1].startswith(bucket.owned_prefixes) or _is_protected(keys[-1], bucket):
+                raise NotPlanted("its rows name objects outside of what is owned, or protected")
+        counted = "" if table.set or whole is None else ".".join(whole)
+        due, young = keys
+        return _TablePair(table.name, due, young, counted, table, name, row[0], tuple(texts))
 
     def _anywhere(self) -> str:
         """A prefix that is owned, and that nothing protects."""
@@ -598,12 +731,17 @@ class Rehearsal:
         planted: dict[str, Callable[[Database], bool]],
     ) -> Iterator[tuple[str, str, bool]]:
         """A live file of a source: a row that is copied under another name, else one of its own."""
-        there = [
-            (value, key.decode("utf-8", "surrogateescape"))
-            for value, key in _keys_of(database, source)
-            if key.decode("utf-8", "surrogateescape") in self._objects
-        ]
-        for value, _ in there[:SAMPLE]:
+        there = list(
+            islice(
+                (
+                    (value, key.decode("utf-8", "surrogateescape"))
+                    for value, key in _keys_of(database, source)
+                    if key.decode("utf-8", "surrogateescape") in self._objects
+                ),
+                SAMPLE,
+            )
+        )
+        for value, _ in there:
             text = value.decode("utf-8", "surrogateescape")
             new = self._renamed(text, text.rfind("/") + 1, len(text))
             if new is None:
@@ -695,6 +833,46 @@ class _Row:
         return found
 
 
+class NotPlanted(Exception):
+    """Nothing can be planted in a table; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two rows: one that a job must take, with its file, and one that it must not.
+
+    Attributes:
+        what: Whose they are.
+        due: The key of the first.
+        young: The key of the second.
+        counted: The table whose rows it makes fewer, with its schema; empty where none goes.
+    """
+
+    what: str
+    due: str
+    young: str
+    counted: str
+
+    def plant(self, database: Database) -> str:
+        """Insert both; why not, or nothing."""
+        try:
+            with (
+                closing(database.connect("plant")) as connection,
+                database.transaction(connection) as cursor,
+            ):
+                self._insert(cursor)
+        except psycopg.Error as error:
+            return f"a copy of a row is refused: {error.diag.message_primary or error}"
+        return ""
+
+    def _insert(self, cursor: psycopg.Cursor[Any]) -> None:
+        raise NotImplementedError
+
+    def is_there(self, database: Database) -> bool:
+        """Whether the row that is not due is still there."""
+        raise NotImplementedError
+
+
 # What is due, and what is not, in the project's own table: by the job that takes it.
 _FILES = {
     "upload_reservations": """
@@ -709,14 +887,87 @@ _FILES = {
 }
 
 
-def _plant_files(database: Database, job: str, due: str, young: str) -> bool:
-    """Plant a row that the job must take, and one that it must not; whether they are there."""
-    with (
-        closing(database.connect("plant")) as connection,
-        database.transaction(connection) as cursor,
-    ):
-        cursor.execute(_FILES[job].encode(), {"due": due, "young": young})
-        return cursor.rowcount == len((due, young))
+@dataclass(frozen=True)
+class _OwnPair(_Pair):
+    """In the project's own table."""
+
+    def _insert(self, cursor: psycopg.Cursor[Any]) -> None:
+        cursor.execute(_FILES[self.what].encode(), {"due": self.due, "young": self.young})
+
+    def is_there(self, database: Database) -> bool:
+        """Whether the row that is not due is still there."""
+        return self.young.encode() in _values(database, "SELECT storage_key FROM file")
+
+
+# Columns of a unique index, with their types; what a foreign key has must stay as it is.
+_UNIQUE_COLUMNS = """
+SELECT DISTINCT a.attname::text, format_type(a.atttypid, NULL)
+  FROM pg_index AS i
+  JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+ WHERE i.indrelid = to_regclass(%(table)s) AND i.indisunique
+   AND NOT EXISTS (SELECT FROM pg_constraint AS c
+                    WHERE c.conrelid = i.indrelid AND c.contype = 'f' AND a.attnum = ANY(c.conkey))
+"""
+
+
+@dataclass(frozen=True)
+class _TablePair(_Pair):
+    """In a table of the operator's."""
+
+    table: TableSettings
+    name: sql.Identifier
+    like: Mapping[str, Any]
+    texts: tuple[str, ...]
+
+    def _insert(self, cursor: psycopg.Cursor[Any]) -> None:
+        named = {"table": self.name.as_string(cursor)}
+        unique = cursor.execute(_UNIQUE_COLUMNS.encode(), named).fetchall()
+        cursor.execute(COLUMNS_THERE.encode(), (named["table"],))
+        columns = [column for (column,) in cursor.fetchall()]
+        now = datetime.now(timezone.utc)
+        for text, at in zip(self.texts, (now - PLANTED, now + PLANTED), strict=True):
+            row = dict(self.like)
+            for column, kind in unique:
+                row[column] = self._other(cursor, column, kind)
+            row |= {self.table.key: text, self.table.due: self._due(at)}
+            cursor.execute(
+                sql.SQL(
+                    "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} "
+                    "FROM jsonb_populate_record(NULL::{table}, %s::jsonb)"
+                ).format(table=self.name, columns=sql.SQL(", ").join(map(sql.Identifier, columns))),
+                (json.dumps(row),),
+            )
+
+    def _other(self, cursor: psycopg.Cursor[Any], column: str, kind: str) -> Any:
+        """A value that no row has."""
+        if kind == "uuid":
+            return str(uuid.uuid4())
+        if kind in ("smallint", "integer", "bigint", "numeric"):
+            cursor.execute(
+                sql.SQL("SELECT max({}) + 1 FROM {}").format(sql.Identifier(column), self.name)
+            )
+            return int(one(cursor)[0])
+        if kind.startswith(("character", "text")):
+            return uuid.uuid4().hex
+        return self.like[column]
+
+    def _due(self, at: datetime) -> Any:
+        form = self.table.due_as
+        if form.startswith("epoch_"):
+            each = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
+            return int(at.timestamp() * each[form.removeprefix("epoch_")])
+        if form == "uuid_v7":
+            rest = uuid.uuid4().int & (2**76 - 1) & ~(0b11 << 62) | (0b10 << 62)
+            return str(uuid.UUID(int=int(at.timestamp() * 1000) << 80 | 0x7 << 76 | rest))
+        return at.isoformat()
+
+    def is_there(self, database: Database) -> bool:
+        """Whether the row that is not due is still there."""
+        statement = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {}::text = {})").format(
+            self.name, sql.Identifier(self.table.key), sql.Literal(self.texts[1])
+        )
+        with closing(database.connect("look")) as connection:
+            return bool(one(connection.execute(statement))[0])
 
 
 def _as_run(mode: Mode, outcome: Outcome) -> dict[str, Any]:
@@ -782,25 +1033,25 @@ def _is_protected(key: str, bucket: BucketSettings) -> bool:
     )
 
 
-def _keys_of(database: Database, source: SourceSettings) -> list[tuple[bytes, bytes]]:
+def _keys_of(database: Database, source: SourceSettings) -> Iterator[tuple[bytes, bytes]]:
     """Each value of a source with the key that it means."""
     at = database if source.database is None else database.elsewhere(source.database.url.reveal())
     transforms = Transforms.of(source.transforms)
-    return [
-        (value, key)
-        for value in _values(at, str(source.sql))
-        for key in [transforms.apply(value)]
-        if key
-    ]
+    for value in _values(at, str(source.sql)):
+        key = transforms.apply(value)
+        if key:
+            yield value, key
 
 
-def _values(database: Database, query: str) -> list[bytes]:
+def _values(database: Database, query: str) -> Iterator[bytes]:
     with (
         closing(database.connect("rehearsal")) as connection,
-        database.transaction(connection, read_only=True, unlimited=True) as cursor,
+        database.transaction(connection, read_only=True, unlimited=True),
+        connection.cursor(name="values") as cursor,
     ):
+        cursor.itersize = AT_ONCE
         cursor.execute(query.encode())
-        return [_as_bytes(value) for (value,) in cursor.fetchall() if value is not None]
+        yield from (_as_bytes(value) for (value,) in cursor if value is not None)
 
 
 def _as_bytes(value: Any) -> bytes:
@@ -816,13 +1067,6 @@ def _classes(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _first(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
-
-
-def _read_listing(path: Path) -> Iterator[tuple[str, Thing]]:
-    with path.open() as lines:
-        for line in lines:
-            key, size, modified = json.loads(line)
-            yield key, Thing(size, datetime.fromtimestamp(modified / 1000, timezone.utc))
 
 
 def refuse_others(endpoint: str) -> None:

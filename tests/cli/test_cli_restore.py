@@ -95,6 +95,25 @@ def test_single_keys_come_back_and_what_is_nowhere_is_said(sweep: Sweeper) -> No
     assert "declare it, then release" in result.stdout
 
 
+def test_of_many_that_fail_all_are_counted_and_the_first_told_with_their_reasons(
+    sweep: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from filejobs_dagster.cli import restore  # noqa: PLC0415
+
+    sweep.seen_before(*ORPHANS)
+    sweep()
+
+    def unknown(_: object, keys: list[str]) -> list[restore.Found]:
+        return [restore.Found(key, "unknown", why="503 SlowDown") for key in keys]
+
+    monkeypatch.setattr(restore.Restoring, "_find", unknown)
+    monkeypatch.setattr(restore, "MOST_REASONS", 2)
+    result = call("--since", "2020-01-01", "--format", "json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert (len(found["failed"]), found["failed_objects"]) == (2, len(ORPHANS))
+
+
 def test_nothing_that_is_there_is_written_over(sweep: Sweeper) -> None:
     sweep.seen_before("files/a")
     sweep()

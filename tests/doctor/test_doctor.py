@@ -244,16 +244,27 @@ class TestBuckets:
         patient.document["buckets"]["uploads"]["endpoint_url"] = f"http://127.0.0.1:{port}"
         assert patient.one("bucket uploads").verdict == "failed"
 
-    def test_a_versioned_bucket_is_a_warning(
+    def test_a_versioned_bucket_needs_a_rule_that_ends_what_lies_behind_markers(
         self, patient: Patient, s3_server: EmbeddedS3, bucket: str
     ) -> None:
-        s3_server.client().put_bucket_versioning(
-            Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
-        )
+        client = s3_server.client()
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         finding = patient.one("bucket uploads versioning")
         assert finding.verdict == "warning"
-        assert "frees no byte" in finding.advice
+        assert "frees no byte" in finding.found
+        assert "every byte of what was deleted or written over, below 'files/'" in finding.found
         assert patient.call().exit_code == 0
+        # What it says to add is enough.
+        rules = json.loads(finding.advice.partition(": ")[2])
+        client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=rules)
+        finding = patient.one("bucket uploads versioning")
+        assert finding.verdict == "ok"
+        assert "end noncurrent versions after 30 days" in finding.found
+        # And no longer so, when what goes must be kept for longer.
+        patient.document["buckets"]["uploads"]["quarantine"] = {"keep": "60d"}
+        finding = patient.one("bucket uploads versioning")
+        assert finding.verdict == "warning"
+        assert "after 30 days, and they are kept for 60" in finding.found
 
 
 class TestSources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import hashlib
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 import uuid
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -30,7 +32,7 @@ from filejobs_dagster.door.door import Door
 from filejobs_dagster.door.guards import GUARDS, Sources
 from filejobs_dagster.jobs.storage_orphans import sweep as sweeping
 from filejobs_dagster.jobs.storage_orphans.classification import classify
-from filejobs_dagster.jobs.storage_orphans.review import escape_key
+from filejobs_dagster.jobs.storage_orphans.review import escape_key, of_a_dump
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.rehearse import taking, there
 from filejobs_dagster.rehearse.page import page
@@ -235,6 +237,9 @@ def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     application.document["installation"] = "test"
+    sweeper = application.sweeper()
+    sweeper.asks = True
+    sweeper.adopt()
     dump = tmp_path / "app.dump"
     command = [str(postgres_server.program("pg_dump")), f"--format={form}", f"--file={dump}"]
     subprocess.run([*command, application.database_url], check=True)
@@ -256,14 +261,44 @@ def test_a_dump_and_an_inventory_do_as_well_and_the_hash_lets_the_first_live_run
     assert found["estimated_seconds"] is None
     assert found["gone"]["objects"] == 6
     # The real ones, by the same rules.
-    sweeper = application.sweeper()
-    sweeper.asks = True
     assert application.sweep(sweeper, mode="dry").ok
     assert "--rehearsed HASH" in (application.sweep(sweeper).error or "")
     live = application.sweep(sweeper, rehearsed=found["hash"])
     assert live.ok, live.error
     assert live.acted == 6
     assert not application.live - application.keys()
+
+
+def test_a_dump_is_known_by_its_adoption_and_one_of_another_installation_is_refused(
+    installation: Installation,
+) -> None:
+    settings = installation.settings()
+    bucket = settings.buckets["uploads"]
+
+    def of_whom() -> taking.Taken:
+        taken = taking.Taken()
+        taking._of_whom(installation.database, settings, bucket, taken)
+        return taken
+
+    unknown = of_whom()
+    assert "before test has adopted the bucket, or of another database" in unknown.doubt
+    assert "nobody knows whose it is" in page(
+        report(taken=report()["taken"] | {"doubt": unknown.doubt})
+    )
+    adopted = (
+        "INSERT INTO bucket_adoption (endpoint, bucket, installation, counter, adopted_by) "
+        "VALUES (%s, %s, %s, 1, 'test')"
+    )
+    installation.execute(adopted, (bucket.endpoint_url, bucket.bucket, "other"))
+    with pytest.raises(CannotRehearse, match=r"of the installation other, and these .* of test"):
+        of_whom()
+    installation.execute("UPDATE bucket_adoption SET installation = 'test'")
+    known = of_whom()
+    assert not known.doubt
+    [(at,)] = installation.execute("SELECT adopted_at FROM bucket_adoption")
+    assert known.database == of_a_dump(at)
+    installation.execute("DROP TABLE bucket_adoption")
+    assert of_whom().doubt == "it holds no table of this project"
 
 
 def damaged(manifest: Path) -> Path:
@@ -337,8 +372,9 @@ def test_odd_keys_of_a_csv_come_as_they_are(
     bucket = application.settings().buckets["uploads"].model_copy(update={"owns": ["files/"]})
     taken = taking.Taken()
     taking._read_listing(path, bucket, tmp_path, Options(), taken, lambda _: None)
-    found = [key for key, _ in there._read_listing(tmp_path / "listing.jsonl")]
-    assert found == list(ODD[:-1])
+    with (tmp_path / "listing.jsonl").open() as lines:
+        found = there.Listed(map(json.loads, lines))
+    assert list(found) == sorted(ODD[:-1])
     assert (taken.objects, taken.object_bytes) == (4, 20)
 
 
@@ -423,7 +459,7 @@ def report(**changes: Any) -> dict[str, Any]:
         **about(),
         "taken": {
             "tables": {}, "left": ["public.other"], "missing": ["extension vector"], "at": "today",
-            "objects": 3, "object_bytes": 15, "table_bytes": 0,
+            "objects": 3, "object_bytes": 15, "table_bytes": 0, "doubt": "", "newest_run": "",
         },
         "by_age": [],
         "runs": [{"mode": "live", "ok": True, "error": None, "scanned": 3, "acted": 1}],
@@ -579,6 +615,31 @@ def test_the_store_of_a_rehearsal_lists_and_deletes_as_the_store_itself_does(
         assert compare(filled) != before
 
 
+def test_a_listing_of_many_objects_takes_little_more_memory_than_its_keys(
+    s3_client: S3Client,
+) -> None:
+    count = 20_000
+    rows = [(f"files/{n:032}", n, 1_767_225_600_000) for n in range(count)]
+    name = f"small-{uuid.uuid4().hex}"
+    tracemalloc.start()
+    try:
+        listed = there.Listed(reversed(rows))
+        with there.Bucketful(name, listed):
+            held, _ = tracemalloc.get_traced_memory()
+            assert held / count < taking.BYTES_AN_OBJECT
+            # CONTROL: made as the store makes them, they take many times as much.
+            like = there._store().put_object(name, "like", b"")
+            made = [copy.copy(like) for _ in range(1000)]
+            more, _ = tracemalloc.get_traced_memory()
+            assert (more - held) / len(made) > taking.BYTES_AN_OBJECT
+            answer = s3_client.head_object(Bucket=name, Key=rows[7][0])
+            assert (answer["ContentLength"], answer["LastModified"].year) == (7, 2026)
+    finally:
+        tracemalloc.stop()
+    assert list(listed) == [key for key, *_ in rows]
+    assert "files/" not in listed
+
+
 OF_THEIR_OWN = """
 CREATE TYPE public.kind AS ENUM ('photo', 'other');
 CREATE DOMAIN public.object_name AS text CHECK (value <> '');
@@ -590,6 +651,9 @@ CREATE TABLE public.media (
 ) PARTITION BY RANGE (id);
 CREATE TABLE public.media_1 PARTITION OF public.media FOR VALUES FROM (0) TO (1000);
 CREATE VIEW public.photos AS SELECT key, kind FROM public.media WHERE kind = 'photo';
+CREATE TABLE public.letters (
+    id int PRIMARY KEY, storage_key text UNIQUE, status text, expires_at timestamptz
+);
 CREATE TABLE public.documents (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     storage_key text NOT NULL UNIQUE,
@@ -625,7 +689,10 @@ def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_othe
              "due": "expires_at", "after": "0s", "where": "status = 'reserved'"}  # fmt: skip
     installation.document["jobs"] = {
         "storage_orphans": {"by_hand": True, "breakers": NEVER_TRIPS.model_dump(exclude_none=True)},
-        "upload_reservations": {"by_hand": True, "tables": [table]},
+        "upload_reservations": {
+            "by_hand": True,
+            "tables": [table, table | {"name": "l", "table": "public.letters", "min_rows": 0}],
+        },
         "deleted_files": {"by_hand": True, "restore_window": "30d"},
         "multipart_uploads": {"by_hand": True, "idle_for": "48h"},
     }
@@ -648,6 +715,11 @@ def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_othe
     assert [it["ok"] for it in documents["runs"]] == [True, True], documents
     assert documents["rows"] == {"public.documents": 1}
     assert documents["sample"] == ["files/doc-due"]
+    assert [it["held"] for it in documents["canaries"]] == [True, True], documents
+    assert documents["unplanted"] == [
+        "l: no row that may go by its conditions is there to be copied"
+    ]
+    assert f"no row could be planted for {documents['unplanted'][0]}" in page(found)
     assert [it["ok"] for it in files["runs"]] == [True, True], files
     assert files["sample"] == ["files/deleted"]
     assert [it["held"] for it in files["canaries"]] == [True, True], files

@@ -23,7 +23,7 @@ from filejobs_dagster.streams import Cursor, Sorter
 from filejobs_dagster.text import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from filejobs_dagster.jobs.storage_orphans.classification import Orphan
     from filejobs_dagster.settings.storage import BucketSettings
@@ -483,6 +483,16 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 OF_A_DUMP = "a dump"
 """Stands for the database's identity where the rows came from a dump, which has none."""
 
+
+def of_a_dump(adopted_at: datetime | None) -> str:
+    """What a dump is known by: the moment at which its database adopted the bucket.
+
+    Args:
+        adopted_at: None where the bucket is not adopted.
+    """
+    return OF_A_DUMP if adopted_at is None else f"{OF_A_DUMP}, adopted {milliseconds(adopted_at)}"
+
+
 MOST_GROWTH = 2
 """How many times as many references one database may have than the rehearsed one, or as few."""
 
@@ -511,7 +521,7 @@ class Rehearsed:
 
         Args:
             place: Installation, bucket and server.
-            database: The identity of the database whose rows were copied, or `OF_A_DUMP`.
+            database: The identity of the database whose rows were copied, or `of_a_dump`.
             bucket: Whose settings beyond the fingerprint count, too.
         """
         stamp = f"{self.ended_at.astimezone(timezone.utc):{_STAMP}}"
@@ -526,14 +536,14 @@ class Rehearsed:
 
     @classmethod
     def of(
-        cls, text: str, expected: Expectation, database: str, bucket: BucketSettings
+        cls, text: str, expected: Expectation, databases: Collection[str], bucket: BucketSettings
     ) -> Rehearsed:
         """Read a hash, as a run is given it.
 
         Args:
             text: The hash.
             expected: Of here and today.
-            database: The identity of the database that the run works on.
+            databases: What the database is known by that the run works on.
             bucket: The settings of today.
 
         Raises:
@@ -552,7 +562,7 @@ class Rehearsed:
         _refuse_outdated(
             "The rehearsal", at, made.rules, expected, taken="Correct the clock", again=again
         )
-        if text not in {made.as_hash(expected, it, bucket) for it in (database, OF_A_DUMP)}:
+        if text not in {made.as_hash(expected, it, bucket) for it in databases}:
             raise JobFailed(
                 "The hash of the rehearsal fits the sources and rules, and not the rest: another "
                 "installation, bucket, server or database was rehearsed, min_age or "

@@ -397,6 +397,14 @@ SELECT coalesce(sum(acted), 0)::bigint
 """
 
 # By the records of the job: those that know no quarantine have deleted at once.
+ADOPTED_AT = """
+SELECT max(adopted_at)
+  FROM bucket_adoption
+ WHERE endpoint = %(endpoint)s
+   AND bucket = %(bucket)s
+   AND installation = %(installation)s
+"""
+
 DELETED_AT_ONCE = """
 SELECT EXISTS (SELECT
                  FROM (SELECT job, installation, mode, acted, detail FROM job_run

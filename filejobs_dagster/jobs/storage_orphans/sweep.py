@@ -30,8 +30,10 @@ from filejobs_dagster.jobs.storage_orphans.review import (
     Heading,
     Rehearsed,
     ReviewedList,
+    of_a_dump,
 )
 from filejobs_dagster.jobs.storage_orphans.settings import JOB, OVERRIDABLE, UNREHEARSED
+from filejobs_dagster.jobs.storage_orphans.statements import ADOPTED_AT
 from filejobs_dagster.jobs.storage_orphans.supply import (
     AllThatIsDue,
     NotNamedElsewhere,
@@ -42,10 +44,10 @@ from filejobs_dagster.jobs.storage_orphans.tables import samples_of, tables_of
 from filejobs_dagster.jobs.storage_orphans.ticker import Ticker
 from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
+from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.postgres.primary import server_state
 from filejobs_dagster.references.elsewhere.search import (
     Elsewhere,
-    by_column,
     unsearched_in_words,
 )
 from filejobs_dagster.references.transforms import Rewrites
@@ -233,7 +235,8 @@ class Sweep:
             return None
         with self._context.database.transaction(self._context.connection, read_only=True) as cursor:
             database = server_state(cursor).identity
-        return Rehearsed.of(said, expected, database, self._storage.bucket)
+            adopted = of_a_dump(one(cursor.execute(ADOPTED_AT, expected.__dict__))[0])
+        return Rehearsed.of(said, expected, (database, adopted), self._storage.bucket)
 
     def _be_let_in(
         self, reviewed: ReviewedList | None, rehearsed: Rehearsed | None
@@ -319,12 +322,12 @@ class Sweep:
                 "reason, by named_elsewhere of the bucket's settings.",
                 unsearched_in_words(found.unsearched),
             )
-        if found.only_ignored:
+        if ignored := found.by_ignored_column():
             self._context.log.warning(
                 "%s orphans are named in columns alone that named_elsewhere.ignore leaves out, "
                 "most of them in %s. They may go.",
-                f"{len(found.only_ignored):,}",
-                by_column(found.only_ignored)[0].column,
+                f"{sum(it.count for it in ignored):,}",
+                ignored[0].column,
             )
         if found.idle:
             self._context.log.warning(

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from botocore.exceptions import ClientError
-
-from filejobs_dagster.objects.errors import described
+from filejobs_dagster.objects.lifecycle import LifecycleUnknown, fewest, read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +20,6 @@ BackstopState = Literal["there", "missing", "unknown"]
 
 DAYS_BEHIND_THE_JOB = 7
 """A rule counts from the initiation and knows of no progress: it must come well after the job."""
-
-_NONE_AT_ALL = "NoSuchLifecycleConfiguration"
 
 
 @dataclass(frozen=True)
@@ -52,15 +48,14 @@ def read_backstop(client: S3Client, bucket: str, prefixes: Sequence[str]) -> Bac
         prefixes: What is owned; "" for the whole bucket.
     """
     try:
-        answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
-        rules = answer.get("Rules", [])
-    except ClientError as error:
-        if described(error).code != _NONE_AT_ALL:
-            return _unknown(error)
-        rules = []
-    except Exception as error:  # noqa: BLE001 (a reading that decides nothing; it is said)
-        return _unknown(error)
-    found = {prefix: _days_for(prefix, rules) for prefix in prefixes}
+        rules = read_rules(client, bucket)
+    except LifecycleUnknown as error:
+        return Backstop(
+            "unknown",
+            "Whether a lifecycle rule of the bucket aborts incomplete multipart uploads is not "
+            f"known: {error}. Reading it takes s3:GetLifecycleConfiguration.",
+        )
+    found = {prefix: fewest(prefix, rules, _days_of) for prefix in prefixes}
     uncovered = tuple(prefix for prefix, days in found.items() if days is None)
     days = min((days for days in found.values() if days is not None), default=None)
     if uncovered:
@@ -102,33 +97,5 @@ def rule_to_add(prefixes: Sequence[str], idle_for: timedelta) -> str:
     return json.dumps({"Rules": rules}, ensure_ascii=False)
 
 
-def _days_for(prefix: str, rules: Sequence[LifecycleRuleOutputTypeDef]) -> int | None:
-    """The fewest days of all rules that cover the whole prefix."""
-    return min(
-        (
-            days
-            for rule in rules
-            if (days := _days_of(rule)) is not None and prefix.startswith(_prefix_of(rule))
-        ),
-        default=None,
-    )
-
-
 def _days_of(rule: LifecycleRuleOutputTypeDef) -> int | None:
-    if rule.get("Status") != "Enabled":
-        return None
     return rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
-
-
-def _prefix_of(rule: LifecycleRuleOutputTypeDef) -> str:
-    condition = rule.get("Filter", {})
-    both = condition.get("And", {})
-    return rule.get("Prefix") or condition.get("Prefix") or both.get("Prefix") or ""
-
-
-def _unknown(error: BaseException) -> Backstop:
-    return Backstop(
-        "unknown",
-        "Whether a lifecycle rule of the bucket aborts incomplete multipart uploads is not known: "
-        f"{described(error)}. Reading it takes s3:GetLifecycleConfiguration.",
-    )

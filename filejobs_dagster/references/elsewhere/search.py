@@ -36,7 +36,7 @@ from filejobs_dagster.references.replica import catch_up, keep_open, require_not
 from filejobs_dagster.text import display_key, sanitize_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 
     from filejobs_dagster.postgres.connect import Connection
     from filejobs_dagster.references.elsewhere.columns import Table
@@ -145,10 +145,11 @@ class Found:
 
     Attributes:
         candidates: How many the pass had.
-        asked: Those that were looked for.
+        asked: Those of the pass that were looked for, and of all others the last ones.
         named: Where each of those is named that is.
         only_ignored: Those of the others that a column names which the settings ignore: they may
             go, and nothing but that column speaks for them.
+        looked_for: How many were, with those that are remembered no more.
         unsearched: What could not be searched.
         idle: Entries of the settings that match no column.
         columns: How many were read, and of how many tables.
@@ -163,6 +164,7 @@ class Found:
     asked: set[bytes] = field(default_factory=set)
     named: dict[bytes, Naming] = field(default_factory=dict)
     only_ignored: dict[bytes, Naming] = field(default_factory=dict)
+    looked_for: int = 0
     unsearched: tuple[Unsearched, ...] = ()
     idle: tuple[str, ...] = ()
     columns: int = 0
@@ -171,13 +173,28 @@ class Found:
     size: int = 0
     seconds: float = 0.0
     whole_only: int = 0
+    _before: dict[str, NamingColumn] = field(default_factory=dict)
+    _ignored_before: dict[str, NamingColumn] = field(default_factory=dict)
+
+    def forget(self, but: Collection[bytes]) -> None:
+        """Keep of what was looked for the counts alone, and a sample for each column.
+
+        Args:
+            but: These are remembered.
+        """
+        kept = set(but)
+        gone = {key: self.named.pop(key) for key in self.named.keys() - kept}
+        self._before = {it.column: it for it in _by_column(gone, self._before)}
+        gone = {key: self.only_ignored.pop(key) for key in self.only_ignored.keys() - kept}
+        self._ignored_before = {it.column: it for it in _by_column(gone, self._ignored_before)}
+        self.asked.intersection_update(but)
 
     def as_detail(self) -> dict[str, Any]:
         """What the record says of it."""
         return {
             "named_elsewhere": [column.as_detail() for column in self.by_column()[:MOST_SHOWN]],
             "only_ignored": [
-                column.as_detail() for column in by_column(self.only_ignored)[:MOST_SHOWN]
+                column.as_detail() for column in self.by_ignored_column()[:MOST_SHOWN]
             ],
             "unsearched": [
                 {"column": one.column, "why": one.why, "bytes": one.size}
@@ -185,10 +202,10 @@ class Found:
             ],
             "search": {
                 "candidates": self.candidates,
-                "looked_for": len(self.asked),
+                "looked_for": self.looked_for,
                 "by_whole_key_only": self.whole_only,
-                "found": len(self.named),
-                "only_in_ignored": len(self.only_ignored),
+                "found": sum(column.count for column in self.by_column()),
+                "only_in_ignored": sum(it.count for it in self.by_ignored_column()),
                 "tables": self.tables,
                 "columns": self.columns,
                 "fingerprint": self.fingerprint,
@@ -201,26 +218,37 @@ class Found:
 
     def by_column(self) -> list[NamingColumn]:
         """The columns that name candidates, those with the most first."""
-        return by_column(self.named)
+        return _by_column(self.named, self._before)
+
+    def by_ignored_column(self) -> list[NamingColumn]:
+        """The ignored columns that alone name candidates, those with the most first."""
+        return _by_column(self.only_ignored, self._ignored_before)
 
     def most_ignored(self) -> NamingColumn | None:
         """The ignored column that alone names the most candidates, as far as the sample tells."""
-        first = next(iter(by_column(self.only_ignored)), None)
+        first = next(iter(self.by_ignored_column()), None)
         if first is None:
             return None
-        return replace(first, count=first.count * self.candidates // max(1, len(self.asked)))
+        return replace(first, count=first.count * self.candidates // max(1, self.looked_for))
 
 
-def by_column(named: Mapping[bytes, Naming]) -> list[NamingColumn]:
-    """The columns that name keys, those with the most first."""
+def _by_column(
+    named: Mapping[bytes, Naming], before: Mapping[str, NamingColumn]
+) -> list[NamingColumn]:
+    """What names these, added to what was counted before; those with the most first."""
     counts = Counter(naming.column for naming in named.values())
     first: dict[str, bytes] = {}
     for key, naming in named.items():
         first.setdefault(naming.column, key)
-    return [
-        NamingColumn(column, count, first[column], named[first[column]].how)
-        for column, count in counts.most_common()
-    ]
+    found: list[NamingColumn] = []
+    for column in dict.fromkeys([*before, *counts]):
+        if column in before:
+            known = before[column]
+            found.append(replace(known, count=known.count + counts[column]))
+        else:
+            key = first[column]
+            found.append(NamingColumn(column, counts[column], key, named[key].how))
+    return sorted(found, key=lambda it: -it.count)
 
 
 def unsearched_in_words(unsearched: Sequence[Unsearched]) -> str:
@@ -265,6 +293,7 @@ class Elsewhere:
         self._statement_timeout = statement_timeout
         self._pages_at_once = pages_at_once
         self._of_many: set[Layer] = set()
+        self._of_pass: frozenset[bytes] = frozenset()
         self.found = Found()
 
     def look(self) -> Mapping[str, Catalogue | str]:
@@ -302,6 +331,7 @@ class Elsewhere:
         # What is looked for later, in a folder that no sample came from, is found by its folder.
         self._of_many = folders_of_many(held, step, references, self._owned)
         self.search(held)
+        self._of_pass = frozenset(held)
         return {key: naming.column.encode() for key, naming in self.found.named.items()}
 
     def search(self, keys: Sequence[bytes]) -> None:
@@ -313,6 +343,8 @@ class Elsewhere:
         wanted = [key for key in dict.fromkeys(keys) if key not in self.found.asked]
         if not wanted:
             return
+        # A run may look for a million, a portion after another, and asks of each only right after.
+        self.found.forget(self._of_pass.union(keys))
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
         needles = Needles(wanted, self._owned, self._of_many, of_rows=bool(self._own_rows))
@@ -336,6 +368,7 @@ class Elsewhere:
             idle = set(found.idle) if idle is None else idle & set(found.idle)
         known = self.found
         known.asked.update(wanted)
+        known.looked_for += len(wanted)
         known.named |= work.named
         known.columns, known.tables, known.size = work.columns, work.tables, work.size
         # Whoever ignores all wants nothing read.

@@ -20,6 +20,7 @@ from filejobs_dagster.jobs.storage_orphans.review import (
     OF_A_DUMP,
     Expectation,
     Rehearsed,
+    of_a_dump,
     unescape_key,
 )
 from filejobs_dagster.jobs.storage_orphans.settings import UNREHEARSED
@@ -293,6 +294,12 @@ def rehearsed(
     return made.as_hash(replace(here, **other), database, settings)
 
 
+def by_its_dump(sweep: Sweeper) -> dict[str, Any]:
+    """The database of the sweeper, as its dump knows it."""
+    [(at,)] = sweep.installation.execute("SELECT adopted_at FROM bucket_adoption")
+    return {"database": of_a_dump(at)}
+
+
 def test_rules_that_nobody_rehearsed_or_reviewed_delete_nothing_until_somebody_says_so(
     sweep: Sweeper,
 ) -> None:
@@ -323,13 +330,13 @@ def test_rules_that_nobody_rehearsed_or_reviewed_delete_nothing_until_somebody_s
     assert "--rehearsed HASH" in (sweep().error or "")
 
 
-@pytest.mark.parametrize("database", [None, OF_A_DUMP])
+@pytest.mark.parametrize("dump", [False, True])
 def test_the_hash_of_a_rehearsal_lets_in_once_and_for_no_more_than_went_there(
-    sweep: Sweeper, database: str | None
+    sweep: Sweeper, dump: bool
 ) -> None:
     sweep.asks = True
     sweep.seen_before(*ORPHANS)
-    other: dict[str, Any] = {} if database is None else {"database": database}
+    other = by_its_dump(sweep) if dump else {}
     first = sweep(rehearsed=rehearsed(sweep, objects=3, **other))
     assert first.ok, first.error
     assert first.acted == 3
@@ -385,13 +392,13 @@ def test_a_run_that_was_let_in_and_failed_binds_the_next_which_has_only_what_is_
     assert sweep().ok
 
 
-@pytest.mark.parametrize("database", [None, OF_A_DUMP])
+@pytest.mark.parametrize("dump", [False, True])
 def test_a_rehearsal_on_a_database_of_another_size_is_refused_before_anything_is_deleted(
-    sweep: Sweeper, database: str | None
+    sweep: Sweeper, dump: bool
 ) -> None:
     sweep.asks = True
     sweep.seen_before(*ORPHANS)
-    other: dict[str, Any] = {} if database is None else {"database": database}
+    other = by_its_dump(sweep) if dump else {}
     refused = sweep(rehearsed=rehearsed(sweep, references=1000, **other))
     assert "the sources named 1,000 keys, and here they name 1:" in (refused.error or "")
     assert sweep.installation.keys() >= set(ORPHANS)
@@ -409,6 +416,12 @@ def test_a_rehearsal_on_a_database_of_another_size_is_refused_before_anything_is
         ({"bucket": "other"}, "another installation, bucket, server or database"),
         ({"endpoint": "http://127.0.0.1:9"}, "another installation, bucket, server or database"),
         ({"database": "another/1"}, "another installation, bucket, server or database"),
+        # A dump that was taken before the adoption may be of whatever database.
+        ({"database": OF_A_DUMP}, "another installation, bucket, server or database"),
+        (
+            {"database": of_a_dump(datetime(2026, 1, 1, tzinfo=timezone.utc))},
+            "another installation, bucket, server or database",
+        ),
         ({"min_age": timedelta(days=3)}, "min_age or named_elsewhere was changed since"),
     ],
     ids=lambda it: next(iter(it)) if isinstance(it, dict) else "",

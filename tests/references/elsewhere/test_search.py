@@ -401,3 +401,30 @@ def test_a_statement_takes_about_a_quarter_of_a_second_however_fast_the_rows_are
     best = min(searching.PAGES_AT_ONCE, pages_in_a_second // 4)
     # The first are larger or smaller: what a page costs is not known before.
     assert all(best * 0.9 <= end - start <= best * 1.1 for start, end in parts[8:-1])
+
+
+def test_what_is_looked_for_portion_by_portion_is_counted_whole_and_only_the_last_remembered(
+    connection: psycopg.Connection, database_url: str
+) -> None:
+    connection.execute(
+        "CREATE TABLE named (a text); INSERT INTO named "
+        "SELECT 'files/name-' || n || '.png' FROM generate_series(1, 300, 3) AS n"
+    )
+    one = Elsewhere(Database(database_url), bucket_settings())
+    keys = [f"files/name-{n}.png".encode() for n in range(1, 301)]
+    of_pass, later = keys[:30], [keys[start : start + 90] for start in range(30, 300, 90)]
+    one.look_for(iter([of_pass]), iter([]))
+    for portion in later:
+        one.search(portion)
+        # Whoever deletes asks right after: also of what the pass has found.
+        assert {key for key in (*of_pass, *portion) if key in one.found.named} == {
+            key for key in keys[::3] if key in of_pass or key in portion
+        }
+        assert one.found.asked == {*of_pass, *portion}
+    said = one.found.as_detail()
+    assert (said["search"]["looked_for"], said["search"]["found"]) == (300, 100)
+    [column] = said["named_elsewhere"]
+    assert (column["column"], column["candidates"]) == ("public.named.a", 100)
+    # What is known already is not looked for again.
+    one.search(portion)
+    assert one.found.looked_for == 300
