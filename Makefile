@@ -26,7 +26,7 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev up test bench thorough conformance browser lint check constraints sbom vulnerabilities release clean ready
+.PHONY: help demo dev up test bench thorough conformance browser chart lint check constraints sbom vulnerabilities release clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
@@ -78,6 +78,13 @@ browser: ready ## Use the web UI as an operator does, in a real browser, and kee
 	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt \
 		--group browser
 	@$(BIN)/python -m pytest -n 3 -rs -m browser tests/browser $(ARGS)
+
+# The chart of the release of Dagster that pyproject.toml names, unpacked: make chart CHART=FOLDER
+chart: ready ## Render deploy/helm/values.yaml with Dagster's chart in CHART, and check what comes out.
+	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt \
+		--group chart
+	@FILEJOBS_PROMISED_CHART='$(CHART)' $(BIN)/python -m pytest -rs tests/embedded/test_elsewhere.py \
+		$(ARGS)
 
 lint: ready ## Check style, format and strict types.
 	@$(BIN)/ruff check .
