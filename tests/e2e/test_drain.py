@@ -153,8 +153,10 @@ def test_no_day_of_a_backfill_and_no_retry_is_lost_or_doubled_by_a_redeploy(
 def test_control_a_run_that_begins_while_the_code_server_ends_fails(deployment: Deployment) -> None:
     other = "run_history"
     deployment.installation.document["database"].update(PATIENT)
-    deployment.installation.document["jobs"][other] = {"by_hand": True, "mode": "dry"}
-    deployment.installation.job(by_hand=True, mode="dry")
+    deployment.installation.document["jobs"] = {
+        JOB: {"by_hand": True, "mode": "dry"},
+        other: {"by_hand": True, "mode": "dry", "keep": "30d"},
+    }
     deployment.installation.write()
     server = deployment.start_code_server()
     deployment.start_daemon()
