@@ -19,10 +19,16 @@ COMPATIBLE = {
 """Words of licences under which Apache-2.0 may use a library that it does not change."""
 
 
-def pinned() -> dict[str, str]:
-    """Every distribution of constraints.txt that is installed here, with its version there."""
+def pinned(*, everywhere: bool = False) -> dict[str, str]:
+    """Every distribution of constraints.txt that is installed here, with its version there.
+
+    Args:
+        everywhere: Only those that each Python and each machine gets.
+    """
     found = {}
     for line in (CHECKOUT / "constraints.txt").read_text().splitlines():
+        if everywhere and ";" in line:
+            continue
         name, _, rest = line.partition("==")
         version = rest.split(";")[0].strip()
         try:
