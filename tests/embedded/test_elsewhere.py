@@ -9,7 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
+import boto3
 import dagster as dg
 import pytest
 import yaml
@@ -18,8 +20,12 @@ from botocore.validate import ParamValidator
 from dagster._config import process_config, resolve_to_config_type
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.instance.config import dagster_instance_config_schema
+from dagster._core.launcher import LaunchRunContext
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster_aws.ecs import EcsRunLauncher
+from moto import mock_aws
+
+from tests.instances import dagster_instance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,8 +85,14 @@ def test_a_unit_runs_what_the_container_runs(name: str, services: Mapping[str, A
     assert collectors is (name == "code")
 
 
-def test_ecs_takes_the_task_definition() -> None:
-    task = json.loads((ECS / "task-code.json").read_text())
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, dict[str, Any]]:
+    return {name: json.loads((ECS / f"task-{name}.json").read_text()) for name in ("code", "run")}
+
+
+@pytest.mark.parametrize("name", ["code", "run"])
+def test_ecs_takes_the_task_definition(name: str, tasks: dict[str, dict[str, Any]]) -> None:
+    task = tasks[name]
     shape = Session().get_service_model("ecs").operation_model("RegisterTaskDefinition").input_shape
     assert shape is not None
     report = ParamValidator().validate(task, shape)
@@ -93,13 +105,66 @@ def test_ecs_takes_the_task_definition() -> None:
     assert ParamValidator().validate({**task, "cpu": 1024}, shape).has_errors()
 
 
-def test_dagster_takes_the_launcher_s_config() -> None:
-    document = yaml.safe_load((ECS / "dagster.yaml").read_text())
-    config = document["run_launcher"]["config"]
+def test_a_run_s_task_is_that_of_the_code_server_but_serves_nothing(
+    tasks: dict[str, dict[str, Any]],
+) -> None:
+    code, run = (json.loads(json.dumps(tasks[name])) for name in ("code", "run"))
+    (served,), (works,) = code["containerDefinitions"], run["containerDefinitions"]
+    for name in ("command", "portMappings", "healthCheck"):
+        del served[name]
+    for task, container in ((code, served), (run, works)):
+        del task["family"], container["name"]
+        del container["logConfiguration"]["options"]["awslogs-stream-prefix"]
+    assert run == code
+
+
+@pytest.mark.thorough
+def test_dagster_launches_a_run_as_that_task(
+    tasks: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    config = yaml.safe_load((ECS / "dagster.yaml").read_text())["run_launcher"]["config"]
     schema = EcsRunLauncher.config_type()  # type: ignore[no-untyped-call]
     done = process_config(resolve_to_config_type(schema), config)
     assert done.success, done.errors
+    assert done.value is not None
     assert dg.__version__ == "1.13.27"
+    run = dg.DagsterRun(job_name="x", job_code_origin=JobPythonOrigin("x", ORIGIN))
+    with mock_aws(), dagster_instance() as instance:
+        ecs, ec2 = boto3.client("ecs"), boto3.client("ec2")
+        for task in tasks.values():
+            # Not needed on Fargate, but by the stand-in.
+            containers = [{**each, "memory": 3072} for each in task["containerDefinitions"]]
+            ecs.register_task_definition(**{**task, "containerDefinitions": containers})
+        ecs.create_cluster(clusterName="here")
+        subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+        # What it would ask of the daemon's own task, which is not one here.
+        network = {"awsvpcConfiguration": {"subnets": [subnet], "securityGroups": []}}
+        here = {"cluster": "here", "launchType": "FARGATE", "networkConfiguration": network}
+        for name in ("get_current_ecs_task_metadata", "get_current_ecs_task"):
+            monkeypatch.setattr(f"dagster_aws.ecs.launcher.{name}", MagicMock())
+        monkeypatch.setattr(
+            "dagster_aws.ecs.launcher.get_task_kwargs_from_current_task", lambda *_: here
+        )
+        launcher = EcsRunLauncher(**done.value)
+        launcher.register_instance(instance)
+        instance.add_run(run)
+        launcher.launch_run(LaunchRunContext(run, None))
+        (arn,) = ecs.list_tasks(cluster="here")["taskArns"]
+        (launched,) = ecs.describe_tasks(cluster="here", tasks=[arn])["tasks"]
+    assert "/filejobs-run:" in launched["taskDefinitionArn"]
+    (override,) = launched["overrides"]["containerOverrides"]
+    assert override["name"] == "run"
+    assert override["command"][:3] == ["dagster", "api", "execute_run"]
+
+
+ORIGIN = RepositoryPythonOrigin(
+    executable_path="python",
+    code_pointer=ModuleCodePointer("filejobs_dagster.definitions", "defs", None),
+    entry_point=["dagster"],
+)
 
 
 CHART = os.environ.get("FILEJOBS_PROMISED_CHART")
@@ -302,9 +367,7 @@ def test_a_run_is_a_job_with_the_memory_and_the_fetters_of_its_values(
     (server,) = code["spec"]["template"]["spec"]["containers"]
     environ = {each["name"]: each.get("value") for each in server["env"]}
     # As Dagster puts a run of this code server together; only the cluster is not asked.
-    origin = RepositoryPythonOrigin(
-        executable_path="python",
-        code_pointer=ModuleCodePointer("filejobs_dagster.definitions", "defs", None),
+    origin = ORIGIN._replace(
         container_image=environ["DAGSTER_CURRENT_IMAGE"],
         container_context=json.loads(str(environ["DAGSTER_CLI_API_GRPC_CONTAINER_CONTEXT"])),
     )
