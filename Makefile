@@ -95,8 +95,8 @@ check: lint test thorough browser conformance ## Do what the continuous integrat
 
 constraints: ready ## Choose the newest versions that fit pyproject.toml, for Python 3.10 to 3.13.
 	@sed -n '/^#/p' constraints.txt > constraints.txt.new
-	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal \
-		--python-version 3.10 --no-emit-index-url --no-header --no-annotate --quiet \
+	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group browser --group chart \
+		--universal --python-version 3.10 --no-emit-index-url --no-header --no-annotate --quiet \
 		>> constraints.txt.new
 	@mv constraints.txt.new constraints.txt
 	@echo 'constraints.txt is written. `make check` installs it and tells whether it holds.'

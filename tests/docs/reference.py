@@ -26,7 +26,7 @@ from filejobs_dagster.settings.section import Section
 from filejobs_dagster.settings.values import Bounds
 from filejobs_dagster.text import format_duration
 from tests.docs.pages import DOCS, EXAMPLES, WORDS
-from tests.docs.supply import licence_of, pinned, reasons
+from tests.docs.supply import licence_of, needed, reasons
 from tests.jobs.bucket_states import table_lines
 
 if TYPE_CHECKING:
@@ -401,17 +401,15 @@ _DEPENDENCIES = (
 def _dependencies() -> str:
     why = reasons()
     rows = [f"| `{name}` | {_cell(licence_of(name))} | {_cell(why[name])} |" for name in why]
-    # Only what every Python and every machine gets, so that the page is the same everywhere.
-    others = sorted(name for name in pinned(everywhere=True) if name not in why)
     return "\n".join(
         [
             "# Reference: dependencies\n",
             _DEPENDENCIES,
             "| Name | Licence | Why |\n|---|---|---|",
             *rows,
-            "\nWhat these need, and what only developers and trials have:\n",
+            "\nWhat these need in turn:\n",
             "| Name | Licence |\n|---|---|",
-            *(f"| `{name}` | {_cell(licence_of(name))} |" for name in others),
+            *(f"| `{name}` | {_cell(licence_of(name))} |" for name in needed()),
         ]
     )
 
