@@ -26,7 +26,7 @@ LIKE_PIP = \
 		export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$certificates}"; fi;
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev up test bench thorough conformance browser lint check constraints sbom vulnerabilities release clean ready
+.PHONY: help demo dev up test bench thorough conformance browser chart lint check constraints sbom vulnerabilities release clean ready
 
 help: ## Show this.
 	@echo 'Usage: make TARGET'
@@ -79,6 +79,13 @@ browser: ready ## Use the web UI as an operator does, in a real browser, and kee
 		--group browser
 	@$(BIN)/python -m pytest -n 3 -rs -m browser tests/browser $(ARGS)
 
+# The chart of the release of Dagster that pyproject.toml names, unpacked: make chart CHART=FOLDER
+chart: ready ## Render deploy/helm/values.yaml with Dagster's chart in CHART, and check what comes out.
+	@$(LIKE_PIP) $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt \
+		--group chart
+	@FILEJOBS_PROMISED_CHART='$(CHART)' $(BIN)/python -m pytest -rs tests/embedded/test_elsewhere.py \
+		$(ARGS)
+
 lint: ready ## Check style, format and strict types.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -88,8 +95,8 @@ check: lint test thorough browser conformance ## Do what the continuous integrat
 
 constraints: ready ## Choose the newest versions that fit pyproject.toml, for Python 3.10 to 3.13.
 	@sed -n '/^#/p' constraints.txt > constraints.txt.new
-	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal \
-		--python-version 3.10 --no-emit-index-url --no-header --no-annotate --quiet \
+	@$(LIKE_PIP) $(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group browser --group chart \
+		--universal --python-version 3.10 --no-emit-index-url --no-header --no-annotate --quiet \
 		>> constraints.txt.new
 	@mv constraints.txt.new constraints.txt
 	@echo 'constraints.txt is written. `make check` installs it and tells whether it holds.'

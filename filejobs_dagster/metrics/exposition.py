@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from filejobs_dagster.alerts.mutes import Mute, active
 from filejobs_dagster.alerts.outbox import Undelivered, open_conditions, undelivered
+from filejobs_dagster.door.hold import Hold, open_holds
 from filejobs_dagster.expectations import expectations
 from filejobs_dagster.ledger.prometheus import StandingsCollector
 from filejobs_dagster.ledger.standing import Standing, standings
@@ -105,6 +106,15 @@ def _of_alerts(reading: Reading) -> Iterator[GaugeMetricFamily]:
     for destination, count in (reading.waiting or {}).items():
         unsaid.add_metric([reading.installation, destination], float(count))
     yield unsaid
+    held = GaugeMetricFamily(
+        "filejobs_held_since_timestamp_seconds",
+        "Since when somebody holds the job with `filejobs hold`; an empty label stands for every "
+        "job. Absent: nothing is held.",
+        labels=("installation", "job_name"),
+    )
+    for hold in reading.holds:
+        held.add_metric([reading.installation, hold.job or ""], hold.since.timestamp())
+    yield held
 
 
 # One reading: everything from one snapshot of the database, or the word that there is none.
@@ -129,6 +139,7 @@ class Reading:
         mirror_looked_at: When the mirror of finished runs last looked, in seconds since 1970, or
             None when it never did.
         mutes: What nobody is told of.
+        holds: What somebody holds.
         trouble: Why nothing could be read, without secrets, or None.
     """
 
@@ -139,6 +150,7 @@ class Reading:
     waiting: Mapping[str, int] | None = None
     mirror_looked_at: float | None = None
     mutes: tuple[Mute, ...] = ()
+    holds: tuple[Hold, ...] = ()
     trouble: str | None = None
 
 
@@ -182,12 +194,20 @@ def _read(settings: Settings, now: float) -> Reading:
         cursor.execute(_MIRROR_LOOKED_AT, {"installation": settings.installation})
         row = cursor.fetchone()
         mutes = tuple(active(cursor, settings.installation))
+        holds = tuple(open_holds(cursor, settings.installation))
     looked = None if row is None else row[0].timestamp()
     counts: dict[Severity, int] = {"critical": 0, "warning": 0}
     for notice in lasting:
         counts[notice.severity] += 1
     return Reading(
-        settings.installation, now, tuple(found), counts, _waiting(settings, unsaid), looked, mutes
+        settings.installation,
+        now,
+        standings=tuple(found),
+        alerts_open=counts,
+        waiting=_waiting(settings, unsaid),
+        mirror_looked_at=looked,
+        mutes=mutes,
+        holds=holds,
     )
 
 

@@ -248,7 +248,9 @@ def _kept_small(kind: Any, things: Mapping[str, Thing], like: Any) -> Any:
             found: list[Any] | None = super().__sgetitem__(key)
             if found is not None:
                 return found
-            thing, made = things[key], copy.copy(like)
+            # Not by a copy: the store keeps a list of all that is made in the usual way.
+            thing, made = things[key], object.__new__(type(like))
+            made.__dict__.update(like.__dict__)
             made.name = key
             made.last_modified = thing.modified.replace(tzinfo=None)
             made.contentsize = thing.size

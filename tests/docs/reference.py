@@ -26,6 +26,7 @@ from filejobs_dagster.settings.section import Section
 from filejobs_dagster.settings.values import Bounds
 from filejobs_dagster.text import format_duration
 from tests.docs.pages import DOCS, EXAMPLES, WORDS
+from tests.docs.supply import licence_of, needed, reasons
 from tests.jobs.bucket_states import table_lines
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def pages() -> dict[str, str]:
         "examples.md": _examples(),
         "claims.md": _claims(),
         "versions.md": _versions(),
+        "dependencies.md": _dependencies(),
     }
     return {name: _MADE + text.rstrip("\n") + "\n" for name, text in made.items()}
 
@@ -386,6 +388,30 @@ def _claims() -> str:
 
 def _versions() -> str:
     return "\n".join(["# Reference: versions\n", _VERSIONS, *table_lines()])
+
+
+_DEPENDENCIES = (
+    "What the package needs, why, and under which licence. A test refuses one that does not "
+    "go with ours. `make sbom` writes the bill of materials (CycloneDX) of everything that "
+    "`constraints.txt` pins; `make vulnerabilities` asks the package index with pip-audit about "
+    "each, where the network allows it, and passes no finding over.\n"
+)
+
+
+def _dependencies() -> str:
+    why = reasons()
+    rows = [f"| `{name}` | {_cell(licence_of(name))} | {_cell(why[name])} |" for name in why]
+    return "\n".join(
+        [
+            "# Reference: dependencies\n",
+            _DEPENDENCIES,
+            "| Name | Licence | Why |\n|---|---|---|",
+            *rows,
+            "\nWhat these need in turn:\n",
+            "| Name | Licence |\n|---|---|",
+            *(f"| `{name}` | {_cell(licence_of(name))} |" for name in needed()),
+        ]
+    )
 
 
 def _cell(text: str) -> str:

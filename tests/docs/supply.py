@@ -10,6 +10,9 @@ import re
 import sys
 from importlib import metadata
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from tests.docs.pages import CHECKOUT
 
 COMPATIBLE = {
@@ -66,6 +69,25 @@ def reasons() -> dict[str, str]:
             assert name is not None, line
             found[name[1]], said = said, ""
     return found
+
+
+def needed() -> list[str]:
+    """What the direct dependencies need in turn, as far as each Python and each machine gets it."""
+    lines = (CHECKOUT / "constraints.txt").read_text().splitlines()
+    everywhere = {line.partition("==")[0] for line in lines if ";" not in line and "==" in line}
+    found, ahead = set[str](), [Requirement("filejobs_dagster")]
+    while ahead:
+        asked = ahead.pop()
+        for text in metadata.requires(asked.name) or []:
+            each = Requirement(text)
+            name = canonicalize_name(each.name)
+            wanted = each.marker is None or any(
+                each.marker.evaluate({"extra": extra}) for extra in asked.extras or {""}
+            )
+            if wanted and name in everywhere - found:
+                found.add(name)
+                ahead.append(each)
+    return sorted(found - set(reasons()))
 
 
 def bill() -> dict[str, object]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from tests.e2e.deployment import SCRIPTS, free_port, wait_until
-from tests.embedded.test_proxy import HOST, LOGIN, LOOK, nginx
+from tests.embedded.test_proxy import HOST, LOGIN, LOOK, caddy, nginx, require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.e2e.deployment import Deployment
@@ -63,13 +62,11 @@ class Proxy:
         return self.ask("POST", "/graphql", host, body, **headers)
 
 
-@pytest.fixture
-def proxy(deployment: Deployment, tmp_path: Path) -> Proxy:
+@pytest.fixture(params=[nginx, caddy], ids=lambda made: made.__name__)
+def proxy(request: pytest.FixtureRequest, deployment: Deployment, tmp_path: Path) -> Proxy:
     """A login before two webservers, of which one only reads."""
-    if shutil.which("nginx") is None:
-        if os.environ.get("FILEJOBS_PROMISED_NGINX") == "1":
-            pytest.fail("nginx is not installed")
-        pytest.skip("nginx is not installed")
+    program: Callable[[Path, int, tuple[int, int]], list[str]] = request.param
+    require(program.__name__)
     instance = deployment.home / "dagster.yaml"
     document = yaml.safe_load(instance.read_text())
     document["run_coordinator"]["config"]["user_header"] = "X-Forwarded-User"
@@ -87,10 +84,10 @@ def proxy(deployment: Deployment, tmp_path: Path) -> Proxy:
             ],
             "webserver.log",
         )  # fmt: skip
-    folder = tmp_path / "nginx"
+    folder = tmp_path / program.__name__
     folder.mkdir()
     made = Proxy(free_port())
-    deployment.start(nginx(folder, made.port, (writes, reads)), "nginx.log")
+    deployment.start(program(folder, made.port, (writes, reads)), "proxy.log")
 
     def answers(host: str) -> bool:
         try:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import psycopg
 import pytest
 
 from tests.e2e.deployment import MODULE, SCRIPTS, free_port, wait_until
+from tests.e2e.test_backfills import backfill, by_hand, day, id_in, recorded
+from tests.e2e.test_retries import PATIENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.e2e.deployment import Deployment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.thorough, pytest.mark.timeout(900)]
 
 JOB = "upload_reservations"
+EIGHT_DAYS = range(9, 1, -1)
+RETRY = "dagster/retry_number"
 QUEUED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
 
 
-def launch(deployment: Deployment) -> None:
-    deployment.dagster("job", "launch", "-w", str(deployment.workspace()), "-j", JOB)
+def launch(deployment: Deployment, job: str = JOB) -> None:
+    deployment.dagster("job", "launch", "-w", str(deployment.workspace()), "-j", job)
 
 
 def wait_for(deployment: Deployment, outcomes: list[str]) -> None:
@@ -44,28 +54,130 @@ def test_runs_that_are_started_while_the_code_server_is_replaced_wait_for_the_ne
     launch(deployment)
     wait_for(deployment, ["SUCCESS"])
 
-    filejobs = str(SCRIPTS / "filejobs")
-    replace = deployment.installation.folder / "replace.sh"
-    go = deployment.installation.folder / "go"
-    there = deployment.installation.folder / "replaced"
-    wait = "do sleep 0.2; done"
-    replace.write_text(
-        f"while [ ! -e {go} ]; {wait}\nkill {first.pid}\ntouch {there}\n"
-        f"while [ -e {there} ]; {wait}\n"
-    )
-    launched = deployment.start([filejobs, "drain", "--", "sh", str(replace)], "drain.log")
-    wait_until(lambda: "is held by" in deployment.log("drain.log"), "the queue is held", 180)
-    launch(deployment)
-    go.touch()
-    wait_until(there.exists, "the code server was told to end", 180)
-    wait_until(lambda: first.poll() is not None, "the code server ended", 180)
-    with deployment.instance() as instance:
-        assert instance.get_runs_count(QUEUED) == 1
-    deployment.start_code_server()
-    there.unlink()
-    assert launched.wait(180) == 0
+    with redeploying(deployment, first):
+        launch(deployment)
     wait_for(deployment, ["SUCCESS", "SUCCESS"])
     assert "The queue goes on" in deployment.log("drain.log")
+
+
+@contextmanager
+def redeploying(deployment: Deployment, server: subprocess.Popen[bytes]) -> Iterator[None]:
+    """`filejobs drain -- …` at work: the queue is held while the body runs.
+
+    After it the code server is told to end, is gone, and a new one takes its place.
+    """
+    folder = deployment.installation.folder
+    replace, go, there = (folder / name for name in ("replace.sh", "go", "replaced"))
+    wait = "do sleep 0.2; done"
+    replace.write_text(
+        f"while [ ! -e {go} ]; {wait}\nkill {server.pid}\ntouch {there}\n"
+        f"while [ -e {there} ]; {wait}\n"
+    )
+    filejobs = str(SCRIPTS / "filejobs")
+    drain = deployment.start([filejobs, "drain", "--", "sh", str(replace)], "drain.log")
+    wait_until(lambda: "is held by" in deployment.log("drain.log"), "the queue is held", 180)
+    yield
+    go.touch()
+    wait_until(there.exists, "the code server was told to end", 180)
+    wait_until(lambda: server.poll() is not None, "the code server ended", 180)
+    with deployment.instance() as instance:
+        assert instance.get_runs_count(QUEUED) >= 1
+    deployment.start_code_server()
+    there.unlink()
+    assert drain.wait(180) == 0
+
+
+@contextmanager
+def hanging(deployment: Deployment) -> Iterator[tuple[str, int]]:
+    """A run that is at work waits for a table as long as this lasts; its id and its process."""
+    installation = deployment.installation
+    with psycopg.connect(installation.database_url) as connection:
+        connection.execute("LOCK TABLE file IN ACCESS EXCLUSIVE MODE")
+        wait_until(
+            lambda: installation.execute(
+                "SELECT 1 FROM pg_stat_activity"
+                " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            ),
+            "a run waits for the table", 120,
+        )  # fmt: skip
+        (row,) = (row for row in installation.progress() if row["closed_at"] is None)
+        process = re.search(r"process (\d+)", row["holder"])
+        assert process is not None
+        yield row["run_id"], int(process[1])
+
+
+def test_no_day_of_a_backfill_and_no_retry_is_lost_or_doubled_by_a_redeploy(
+    deployment: Deployment,
+) -> None:
+    installation = deployment.installation
+    installation.document["database"].update(PATIENT)
+    by_hand(deployment, *EIGHT_DAYS)
+    first = deployment.start_code_server()
+    deployment.start_daemon()
+    asked = backfill(deployment, JOB, "--from", day(9), "--to", day(2), "--mode", "live")
+    name = id_in(asked.stdout)
+    recorded(deployment, name, 2)
+
+    with hanging(deployment) as (killed, process), redeploying(deployment, first):
+        # Its retry falls into the redeploy, and so do the days that have not begun.
+        os.kill(process, signal.SIGKILL)
+        wait_until(
+            lambda: [run for run in deployment.runs() if RETRY in run.tags],
+            "the daemon repeats the run", 120,
+        )  # fmt: skip
+
+    def over() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = installation.records()
+        return rows if len(rows) >= len(EIGHT_DAYS) + 1 else []
+
+    records = wait_until(over, "every day is recorded", 240)
+    done = [row for row in records if row["outcome"] == "ok"]
+    assert sorted(row["detail"]["window"]["covers"] for row in done) == sorted(
+        day(ago) for ago in EIGHT_DAYS
+    ), "each day once"
+    assert {(row["mode"], row["acted"]) for row in done} == {("live", 1)}
+    (failed,) = (row for row in records if row["outcome"] == "failed")
+    assert (failed["run_id"], failed["detail"]["started_again"]) == (killed, True)
+    (retry,) = (
+        row for row in done if row["detail"]["trigger"] == {"kind": "retry", "name": killed}
+    )
+    assert retry["detail"]["window"] == failed["detail"]["window"]
+    assert installation.value("SELECT count(*) FROM file") == 0
+
+    runs = deployment.runs()
+    assert {run.run_id for run in runs} == {row["run_id"] for row in records}
+    assert len(runs) == len(records) == len(EIGHT_DAYS) + 1
+    assert {run.run_id for run in runs if run.status is dg.DagsterRunStatus.FAILURE} == {killed}
+
+
+def test_control_a_run_that_begins_while_the_code_server_ends_fails(deployment: Deployment) -> None:
+    other = "run_history"
+    deployment.installation.document["database"].update(PATIENT)
+    deployment.installation.document["jobs"] = {
+        JOB: {"by_hand": True, "mode": "dry"},
+        other: {"by_hand": True, "mode": "dry", "keep": "30d"},
+    }
+    deployment.installation.write()
+    server = deployment.start_code_server()
+    deployment.start_daemon()
+    launch(deployment)
+    with hanging(deployment):
+        server.terminate()
+        launch(deployment, other)
+
+        def ended() -> list[dg.DagsterRun]:
+            return [run for run in deployment.runs() if run.job_name == other and run.is_finished]
+
+        (run,) = wait_until(ended, "the other run is over", 240)
+    assert run.status is dg.DagsterRunStatus.FAILURE
+
+    def recorded_as() -> list[str]:
+        records: list[dict[str, Any]] = deployment.installation.records()
+        return [row["error"] for row in records if row["run_id"] == run.run_id]
+
+    # What Dagster says only in the event beside.
+    (said,) = wait_until(recorded_as, "the run is recorded", 120)
+    assert "after telling it to shut down" in said
 
 
 def test_a_drain_that_is_stopped_lets_go_and_one_that_is_killed_is_told_of(

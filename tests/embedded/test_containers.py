@@ -227,9 +227,63 @@ def test_the_image_runs_as_nobody_in_particular_and_keeps_its_bytecode() -> None
     assert users == ["10001:10001"]
     assert dockerfile.count("--compile-bytecode") == 2
     assert "PYTHONDONTWRITEBYTECODE" not in dockerfile
-    images = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
-    assert images
-    assert all(re.search(r":\d+\.\d+", image) for image in images)
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+
+
+THEIRS = ("POSTGRES_IMAGE", "SEAWEEDFS_IMAGE", "PYTHON_IMAGE")
+
+
+def test_no_image_is_named_without_a_version() -> None:
+    dockerfile = (CHECKOUT / "deploy" / "Dockerfile").read_text()
+    compose = (CHECKOUT / "docker-compose.yml").read_text()
+    presets = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", compose))
+    assert set(presets) == {*THEIRS, "FILEJOBS_IMAGE"}
+    assert f"ARG PYTHON_IMAGE={presets['PYTHON_IMAGE']}\n" in dockerfile
+    for image in presets.values():
+        assert re.search(r":\d+(\.\d+)*(-\S+)?$", image), image
+        assert "latest" not in image
+    # And no service names one past these variables.
+    assert re.findall(r"^ +image: (?!\$\{\w+_IMAGE:-)", compose, re.MULTILINE) == []
+
+
+PULLS = """#!/bin/sh
+[ "$1" = pull ] && [ "$3" = "$REFUSED" ] && exit 1
+case $1 in image) echo "x/y@sha256:$(printf '%s' "$5" | sha256sum | cut -c 1-64)" ;; esac
+"""
+
+
+def test_images_are_pinned_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "checkout"
+    prepared(folder)
+    shutil.copy(CHECKOUT / "docker-compose.yml", folder)
+    environment = folder / ".env"
+    environment.write_text(environment.read_text() + "POSTGRES_IMAGE=mirror.local/postgres:17.6\n")
+    before = variables_of(environment)
+    docker = tmp_path / "docker"
+    docker.write_text(PULLS)
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def pin(refused: str = "") -> int:
+        monkeypatch.setenv("REFUSED", refused)
+        pin = folder / "deploy" / "pin.sh"
+        return subprocess.run([pin], capture_output=True, check=False).returncode
+
+    assert pin(refused="python:3.13-slim-bookworm") == 1
+    assert variables_of(environment) == before
+    assert pin() == 0
+    pinned = variables_of(environment)
+    assert {name: value for name, value in pinned.items() if name not in THEIRS} == {
+        name: value for name, value in before.items() if name not in THEIRS
+    }
+    for name, tag in (("POSTGRES_IMAGE", "mirror.local/postgres:17.6"),
+                      ("PYTHON_IMAGE", "python:3.13-slim-bookworm")):  # fmt: skip
+        assert re.fullmatch(rf"{re.escape(tag)}@sha256:[0-9a-f]{{64}}", pinned[name])
+    assert environment.stat().st_mode & 0o777 == 0o600
+    assert pin() == 0
+    assert variables_of(environment) == pinned, "again, from the tag"
+    loaded = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text())
+    assert filled_in(loaded, pinned)["services"]["postgres"]["image"] == pinned["POSTGRES_IMAGE"]
 
 
 def test_the_image_s_steps_make_a_whole_package_of_what_is_let_through(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -54,9 +55,11 @@ def upstream() -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def nginx(folder: Path, port: int, ports: tuple[int, int]) -> list[str]:
@@ -90,10 +93,23 @@ def caddy(folder: Path, port: int, ports: tuple[int, int]) -> list[str]:
     said = (PROXY / "Caddyfile").read_text().replace("$2a$14$replace.this.hash", hashed)
     said = said.replace("guest", "maria").replace(":3000", f":{ports[0]}")
     said = said.replace(":3001", f":{ports[1]}")
+    asked = subprocess.run(["caddy", "version"], capture_output=True, text=True, check=True)
+    if [int(each) for each in re.findall(r"\d+", asked.stdout)[:2]] < [2, 8]:
+        # As the comment in the file says.
+        said = said.replace("\tbasic_auth {", "\tbasicauth {")
     for host in (HOST, LOOK):
         said = said.replace(f"\n{host} {{", f"\nhttp://{host}:{port} {{")
     (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{said}")
     return ["caddy", "run", "--config", str(folder / "Caddyfile")]
+
+
+def require(program: str) -> None:
+    """Skip where the proxy is not installed, or fail where that was promised."""
+    if shutil.which(program) is None:
+        reason = f"{program} is not installed"
+        if os.environ.get(f"FILEJOBS_PROMISED_{program.upper()}") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 @pytest.fixture(params=[nginx, caddy], ids=lambda made: made.__name__, scope="module")
@@ -102,11 +118,7 @@ def ask(
 ) -> Iterator[Callable[..., tuple[int, Any]]]:
     """Ask the proxy; the answer's status, and what reached the webserver."""
     made: Callable[[Path, int, tuple[int, int]], list[str]] = request.param
-    if shutil.which(made.__name__) is None:
-        reason = f"{made.__name__} is not installed"
-        if os.environ.get(f"FILEJOBS_PROMISED_{made.__name__.upper()}") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    require(made.__name__)
     folder, port = tmp_path_factory.mktemp(made.__name__), free_port()
 
     def asked(method: str, path: str, host: str = HOST, **headers: str) -> tuple[int, Any]:

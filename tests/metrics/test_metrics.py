@@ -17,6 +17,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg.types.json import Jsonb
 
+from filejobs_dagster.door.hold import hold
 from filejobs_dagster.metrics import exposition
 from filejobs_dagster.metrics.exposition import Reading, read, serve, text_of
 
@@ -110,6 +111,18 @@ def test_every_number_of_a_job_and_of_alerts_is_there(config: Path) -> None:
     assert value(found, "filejobs_alerts_open", severity="critical") == 1
     assert value(found, "filejobs_alerts_open", severity="warning") == 0
     assert value(found, "filejobs_alerts_undelivered", destination="on-call") == 1
+
+
+def test_what_somebody_holds_is_there_since_when(config: Path) -> None:
+    assert samples(text_of(read(config)))["filejobs_held_since_timestamp_seconds"] == []
+    with psycopg.connect(os.environ["FILEJOBS_DATABASE_URL"]) as connection:
+        cursor = connection.cursor()
+        hold(cursor, "acme", None, "ada@desk", "a restore")
+        hold(cursor, "acme", "upload_reservations", "ada@desk", "a restore")
+    found = samples(text_of(read(config)))
+    for job in ("", "upload_reservations"):
+        since = value(found, "filejobs_held_since_timestamp_seconds", job_name=job)
+        assert 0 <= value(found, "filejobs_metrics_timestamp_seconds") - since < 60
 
 
 def test_records_of_the_future_are_counted_and_hide_no_number(config: Path) -> None:
