@@ -77,6 +77,7 @@ class Answers:
         owned: What may be collected, and what else is said of the bucket before its sources.
         rules: What is said of it behind them.
         variables: Further environment variables that the file names.
+        whole_bucket: Whether a scan has found objects in use that no prefix holds.
     """
 
     journey: Journey
@@ -98,6 +99,7 @@ class Answers:
     presets: list[dict[str, Any]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
     variables: tuple[str, ...] = ()
+    whole_bucket: bool = False
 
 
 def init(  # noqa: PLR0917 (each is an option)
@@ -302,7 +304,12 @@ def take_scan(path: Path, answers: Answers) -> None:
             param_hint="--from-scan",
         )
     answers.sources = found
-    answers.owns = answers.owns or [label for label in named if label.endswith("/")]
+    # A label with * stands for many folders; what lies inside another prefix is owned with it.
+    folders = sorted({it.partition("*")[0] for it in named if it.endswith("/")} - {""})
+    answers.owns = answers.owns or [
+        it for it in folders if not any(it != other and it.startswith(other) for other in folders)
+    ]
+    answers.whole_bucket = any(not it.endswith("/") or it.startswith("*") for it in named)
     if scan.get("stopped"):
         answers.remarks.append(f"The scan did not come to its end: {scan['stopped']}.")
 

@@ -358,7 +358,11 @@ def new(
                 ],
                 "watches": tables,
                 "bucket": {
-                    **({"owns": answers.owns} if answers.owns else {"owns_whole_bucket": True}),
+                    **(
+                        {"owns_whole_bucket": True}
+                        if answers.whole_bucket or not answers.owns
+                        else {"owns": answers.owns}
+                    ),
                     "min_age": "48h",
                     "sources": [
                         Noted({**it.line, "about": it.measured}, usable=it.usable)

@@ -248,6 +248,62 @@ def test_after_an_upgrade_that_moved_a_column_no_live_run_begins_until_somebody_
     assert not living & at.keys()
 
 
+@pytest.mark.parametrize("application", ["rails"], indirect=True)
+def test_check_and_apply_again_let_an_upgraded_application_in(
+    at: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(at)
+    at.execute("ALTER TABLE active_storage_blobs ADD COLUMN updated_at timestamp")
+    monkeypatch.setenv("FILEJOBS_CONFIG", str(at.write()))
+    assert not at.sweep(breakers=NEVER_TRIPS).ok
+    said = call(at, "check", "rails")
+    assert (said.exit_code, "It fits." in said.stdout) == (0, True), said.output
+    again = call(at, "apply", "rails", "--again")
+    assert again.exit_code == 0, again.output
+    at.document["presets"] = yaml.safe_load(again.stdout)["presets"]
+    assert "does not" not in again.stdout
+    sweep(at)
+    # What the preset says and the file does not is told, and nothing is put there unasked.
+    del at.document["buckets"]["uploads"]["rewrites"]
+    monkeypatch.setenv("FILEJOBS_CONFIG", str(at.write()))
+    again = call(at, "apply", "rails", "--again")
+    assert "buckets.uploads does not: rewrites: untracked variants" in again.stdout
+
+
+@pytest.mark.parametrize("application", ["rails"], indirect=True)
+def test_it_does_not_fit_another_application_or_where_objects_are_elsewhere(
+    at: Application,
+) -> None:
+    there = at.folder / "there.yaml"
+    there.write_text("mine")
+    said = call(at, "apply", "rails", *here(at), "--output", str(there))
+    assert (said.exit_code, there.read_text()) == (1, "mine")
+    said = call(at, "check", "directus", *here(at), "--set", "root=media/")
+    assert (said.exit_code, "Directus' files" in said.stderr) == (1, True)
+    said = call(at, "apply", "directus", *here(at), "--set", "root=media/")
+    assert (said.exit_code, said.stdout) == (1, "")
+    said = call(at, "apply", "rails", *here(at), "--set", "service=a'b")
+    assert (said.exit_code, said.stdout) == (1, "")
+    # Each source that names no object, and each object that nothing names.
+    said = call(at, "check", "rails", *here(at), "--set", "service=backup", "--json")
+    assert said.exit_code == 1, said.output
+    assert not json.loads(said.stdout)["fits"]
+
+
+@pytest.mark.parametrize("application", ["rails"], indirect=True)
+def test_a_scan_starts_a_preset_that_can_be_checked(at: Application) -> None:
+    scanned = CliRunner().invoke(app, ["scan", *here(at), "--json"])
+    assert scanned.exit_code == 0, scanned.output
+    (at.folder / "scan.json").write_text(scanned.stdout)
+    made = at.folder / "acme.yaml"
+    said = call(at, "new", "acme", "--from-scan", str(at.folder / "scan.json"))
+    assert said.exit_code == 0, said.output
+    made.write_text(said.stdout)
+    assert load(str(made)).watches == ["public.active_storage_blobs"]
+    said = call(at, "check", str(made), *here(at))
+    assert said.exit_code == 0, said.output
+
+
 # The script of Django -------------------------------------------------------------------------
 
 PROJECT = ("django<5.2", "wagtail<7", "django-storages[s3]", "easy-thumbnails", "sorl-thumbnail",
