@@ -19,6 +19,7 @@ from filejobs_dagster.cli.main import app
 from filejobs_dagster.jobs.storage_orphans.detail import LIST_COLUMNS
 from filejobs_dagster.metrics.exposition import Reading, text_of
 from filejobs_dagster.orchestration.config import config_of
+from filejobs_dagster.presets import preset
 from filejobs_dagster.prove.claims import CLAIMS
 from filejobs_dagster.registry import JOBS
 from filejobs_dagster.settings import settings_json_schema
@@ -92,6 +93,7 @@ def pages() -> dict[str, str]:
         "claims.md": _claims(),
         "versions.md": _versions(),
         "dependencies.md": _dependencies(),
+        **{f"preset-{name}.md": preset.page(preset.load(name)) for name in preset.names()},
     }
     return {name: _MADE + text.rstrip("\n") + "\n" for name, text in made.items()}
 

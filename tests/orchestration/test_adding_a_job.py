@@ -223,6 +223,8 @@ def test_no_file_of_the_house_names_a_job_but_the_registry_and_the_jobs_own() ->
         # checks of the doctor that are called like jobs, and examples of how a file names a job.
         "audit/tables.py": {"audit_seal"},
         "cli/init.py": {"storage_orphans", "upload_reservations"},
+        "cli/preset.py": {"storage_orphans"},
+        "presets/preset.py": {"storage_orphans"},
         "rehearse/taking.py": {"storage_orphans"},
         "rehearse/there.py": {"deleted_files", "upload_reservations"},
         "runbook.py": {"deleted_files", "multipart_uploads"},
