@@ -70,7 +70,7 @@ WITHOUT_ROWS = {
     "mlflow": [],
     "payload": ["payload_migrations"],
     "rails": [],
-    "strapi": ["strapi_*", "admin_*", "i18n_locale", "up_*"],
+    "strapi": ["strapi_[^c]*", "admin_*", "i18n_locale", "up_*"],
 }
 """Tables whose rows are many, or passwords, and name no file."""
 
