@@ -377,7 +377,7 @@ def _of_document(
             context = {ENVIRON: environ, DIGEST: digest}
             settings = Settings.model_validate(document.value, context=context)
         except ValidationError as error:
-            problems.extend(_problems_of(error, document))
+            problems.extend(problems_of(error, document))
     else:
         problems.append(_not_a_mapping(document.value))
     problems.sort(key=lambda problem: problem.line or 0)
@@ -390,7 +390,8 @@ def _of_document(
     return Loaded(settings, (), where, settings.installation)
 
 
-def _problems_of(error: ValidationError, document: Document) -> list[Problem]:
+def problems_of(error: ValidationError, document: Document) -> list[Problem]:
+    """The mistakes that an error of a section carries, with their lines in the document."""
     problems = []
     for details in error.errors(include_url=False, include_input=False):
         steps, said = details["loc"], details["ctx"]
