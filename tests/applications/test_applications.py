@@ -1,7 +1,7 @@
 """Databases that real applications have left, with careful settings and with first attempts.
 
 Each folder is what `python -m tests.applications.making` kept of one: its database, the listing of
-its bucket, and which objects live.
+its bucket, and which objects live. Without settings in it, the preset's are used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ from filejobs_dagster.jobs.storage_orphans.classification import classify
 from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansSettings
 from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.postgres.connect import Database
+from filejobs_dagster.presets.preset import load, names, parameters_of, probe
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.elsewhere import columns, forms
+from filejobs_dagster.rehearse.there import _without_each
+from filejobs_dagster.settings.problems import SettingsError
 from tests.docs.pages import EXAMPLES
 from tests.installation import Installation
 from tests.jobs.conftest import Collector
@@ -69,7 +73,10 @@ class Application(Installation):
 
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(read("database.sql").encode())
-        document = yaml.safe_load(read("filejobs.yaml"))
+        if (HERE / name / "filejobs.yaml").exists():
+            document = yaml.safe_load(read("filejobs.yaml"))
+        else:
+            document = by_preset(name, url, bucket)
         entry = document["buckets"]["uploads"]
         made = cls(folder, url, bucket, client, s3.endpoint_url, document, name)
         client.create_bucket(Bucket=bucket)
@@ -134,6 +141,34 @@ class Application(Installation):
     def dead(self, by: str = "orphans") -> set[str]:
         """What is dead, and goes by a job; or is kept by rows nonetheless."""
         return {key for keys in self.expected.get(by, {}).values() for key in keys}
+
+
+SAID: dict[str, dict[str, list[str]]] = {
+    # Behind the host stands the bucket, which no query can know.
+    "strapi": {"addresses": ["http://s3.example.com/{bucket}/"], "folder": ["cms/"]}
+}
+"""Parameters of presets that the database does not suggest."""
+
+
+def by_preset(name: str, url: str, bucket: str) -> dict[str, Any]:
+    """The settings that a preset makes of this database, live."""
+    preset, database = load(name), Database(url)
+    said = {
+        it: [v.format(bucket=bucket) for v in values] for it, values in SAID.get(name, {}).items()
+    }
+    with database.connect("test") as connection:
+        found = probe(preset, database, connection)
+        assert not found.objection
+        values, _ = parameters_of(preset, database, connection, said)
+    entry, jobs = preset.settings(found.answers | values)
+    # The leftovers of years, and a test that looks at what would go where a preset only lists.
+    live = {"mode": "live", "stale_after": "26h", "breakers": {"max_orphan_fraction": 0.35}}
+    return {
+        "installation": name,
+        "database": {"url": {"env": "FILEJOBS_DATABASE_URL"}},
+        "buckets": {"uploads": {"bucket": bucket, "delete": "at_once", **entry}},
+        "jobs": {it: section | live for it, section in jobs.items()},
+    }
 
 
 @pytest.fixture
@@ -291,7 +326,8 @@ def test_the_columns_of_a_database_that_was_just_restored_are_found_without_goin
     assert rows_read(plan) < 200_000
 
 
-ALL = ("django", "directus", "mlflow", "rails")
+BY_PRESET = ("mattermost", "outline", "payload", "plane", "strapi", "supabase")
+ALL = ("django", "directus", "mlflow", "rails", *BY_PRESET)
 
 
 @pytest.mark.parametrize("application", ALL, indirect=True)
@@ -366,3 +402,75 @@ def test_by_the_next_folder_alone_a_month_of_photos_keeps_what_is_dead(
     kept = {key for key in application.dead() if key.startswith(month)}
     assert len(kept) == 6
     assert application.dead() & application.keys() == kept
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", BY_PRESET, indirect=True)
+def test_no_rule_of_a_preset_is_left_out_unnoticed(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = list(_without_each(application.document))
+    lost, careless = set(), set()
+    for kind, name, without in each:
+        application.document = without
+        try:
+            for _ in range(2):
+                application.sweep()
+        except SettingsError:
+            continue
+        if application.live - application.keys():
+            lost.add((kind, name))
+            application.fill()
+    assert lost == {(it.kind, it.name) for it in load(application.name).not_caught}
+    # CONTROL: by exact keys alone, each rule that is left out takes what lives.
+    for kind, name, without in each:
+        application.document = without
+        with monkeypatch.context() as patched:
+            try:
+                if unguarded(application, patched):
+                    careless.add((kind, name))
+            except SettingsError:
+                continue
+        application.fill()
+    print("NEEDED", application.name, careless)
+    assert careless >= NEEDED[application.name]
+
+
+NEEDED = {
+    "mattermost": set(),
+    "outline": set(),
+    "payload": set(),
+    "plane": set(),
+    "strapi": set(),
+    "supabase": set(),
+}
+"""The rules on which an object that lives depends alone."""
+
+OTHERWISE = {
+    "mattermost": "drop table uploadsessions",
+    "outline": 'alter table file_operations drop column "deletedAt"',
+    "payload": "alter table documents drop column prefix",
+    "plane": "alter table file_assets drop column is_uploaded",
+    "strapi": "alter table files drop column document_id",
+    "supabase": "alter table storage.objects add archived_at timestamptz",
+}
+"""What tells another version of it."""
+
+
+@pytest.mark.parametrize("name", BY_PRESET)
+def test_a_preset_knows_its_application_from_others_and_from_another_version_of_it(
+    name: str, databases: Databases
+) -> None:
+    with databases.one() as url, Database(url).connect("test") as connection:
+        database = Database(url)
+        connection.execute((HERE / name / "database.sql").read_text().encode())
+        connection.commit()
+        fits = {
+            other: not probe(load(other), database, connection).objection
+            for other in names()
+            if load(other).probes
+        }
+        assert [other for other in fits if fits[other]] == [name]
+        connection.execute(OTHERWISE[name].encode())
+        connection.commit()
+        assert probe(load(name), database, connection).objection
