@@ -221,6 +221,11 @@ def operators(
     ]
     for entry in entries:
         addresses += [other.url for other in settings.buckets[entry].named_elsewhere.databases]
+    addresses += [
+        preset.database.url
+        for preset in settings.presets
+        if preset.database is not None and preset.bucket in entries
+    ]
     asked = {address.env: database.elsewhere(address.reveal()) for address in addresses}
     return asked | claimed_in(settings, entries, database, job)
 

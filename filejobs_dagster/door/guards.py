@@ -1,12 +1,13 @@
 """The one list of guards, in the order in which a run meets them.
 
 The small guards are written here: commits that last, sources that know their own keys, tables as
-the migrations made them.
+the migrations made them, applications as their presets knew them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from filejobs_dagster.objects.errors import status_of
 from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.postgres.inventory import changes, told
 from filejobs_dagster.postgres.migrate import MigrationRefused, outstanding_in
+from filejobs_dagster.presets.preset import PresetError, load, probe
 from filejobs_dagster.references.check import ReferenceCheck, ReferencesUnknown
 from filejobs_dagster.references.measured import Measured, measure
 from filejobs_dagster.text import sanitize_exception
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from filejobs_dagster.collector import Touch
     from filejobs_dagster.door.guard import BucketAt, Look
     from filejobs_dagster.postgres.connect import Connection, Database
+    from filejobs_dagster.settings.model import PresetSettings
 
 # Commits that last: bytes that are gone do not come back, so what lets them go must not either.
 #
@@ -125,6 +128,9 @@ def _asked(at: Look, database: Database, connection: Connection, whose: str) -> 
 
 MOST_FOLDERS = 10
 """So many are tried in front of keys that have no object."""
+
+MOST_ANSWERS = 3
+"""So many of those that differ are named."""
 
 MOST_LOOKED_FOR = 100
 """Entries of `protect`: each takes a request or two."""
@@ -293,6 +299,83 @@ def _compare(at: Look, so_far: str) -> None:
     )
 
 
+# An application is the one whose tables its preset knew.
+#
+# A release may keep keys in a column or a table more. What is there alone looks unreferenced, and
+# no source notices: each still answers, and still names what has an object.
+
+
+class Presets(Guard):
+    """Each application answers its preset's probes as when the settings were written."""
+
+    name = "presets"
+    protects: frozenset[Touch] = frozenset(
+        {"rows", "rows elsewhere", "objects", "multipart uploads"}
+    )
+
+    def look(self, at: Look) -> str:
+        """Ask the probes of every preset that the run's bucket has; of all, where it has none."""
+        said = [_known_to(at, preset, "Nothing was touched.") for preset in _covered(at)]
+        return "; ".join(said) or "no preset stands in the settings"
+
+    def prove(self, at: Look) -> None:
+        """Ask again: an upgrade migrates while a run works."""
+        for preset in _covered(at):
+            _known_to(at, preset, "What this run had not deleted yet it leaves alone.")
+
+
+def _covered(at: Look) -> list[PresetSettings]:
+    entries = {bucket.entry for bucket in at.buckets if bucket.deletes}
+    return [it for it in at.settings.presets if not entries or it.bucket in entries]
+
+
+def _known_to(at: Look, said: PresetSettings, so_far: str) -> str:
+    """What is to be said of one preset.
+
+    Raises:
+        Refusal: The application answers differently, or its settings are for lists alone.
+    """
+    try:
+        preset = load(said.name)
+    except PresetError as error:
+        raise Refusal(str(error), f"The settings were written by it. {so_far}") from error
+    if preset.advice != "live":
+        raise Refusal(
+            f"Settings by the preset {said.name} are never live: {preset.reason}",
+            so_far,
+            doubts=False,
+        )
+    with ExitStack() as until_asked:
+        database, connection = at.database, at.connection
+        if said.database is not None:
+            database = database.elsewhere(said.database.url.reveal())
+            connection = until_asked.enter_context(database.connect("look at a preset"))
+        found = probe(preset, database, connection)
+    was, now = said.probed, found.recorded
+    others = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+    if found.objection or others:
+        shown = "; ".join(
+            f"{name}: {was.get(name, 'not asked')}, now {now.get(name, 'not asked')}"
+            for name in others[:MOST_ANSWERS]
+        )
+        more = f" and {len(others) - MOST_ANSWERS} more" if len(others) > MOST_ANSWERS else ""
+        raise Refusal(
+            f"The application of the preset {said.name} answers differently than when the settings "
+            f"of bucket {said.bucket} were written ({found.objection or shown}{more}). It was "
+            "upgraded, or this is another database: files in use may be named where no source "
+            "looks.",
+            f"Run `filejobs preset check {said.name}`. When it fits, `filejobs preset apply "
+            f"{said.name} --again` prints what belongs into the settings now. {so_far}",
+        )
+    if preset.digest != said.hash:
+        at.log.warning(
+            "The preset %s is another text than the settings were written by (version %d, now %d): "
+            "`filejobs preset apply %s` prints what it says now.",
+            said.name, said.version, preset.version, said.name,
+        )  # fmt: skip
+    return f"{said.bucket}: {said.name} answers as when its settings were written"
+
+
 GUARDS: tuple[Guard, ...] = (
     # Whose bucket and which database come first: in another one everything would look gone.
     Belonging(),
@@ -303,6 +386,7 @@ GUARDS: tuple[Guard, ...] = (
     Doubt(),
     Commits(),
     Clocks(),
+    Presets(),
     Sources(),
     Server(),
 )

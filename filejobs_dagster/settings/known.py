@@ -70,6 +70,9 @@ def _addresses(settings: Settings) -> Iterator[Secret]:
                 yield source.database.url
             if source.read_from is not None:
                 yield source.read_from.url
+    for preset in settings.presets:
+        if preset.database is not None:
+            yield preset.database.url
     for job in settings.jobs.values():
         yield from job.addresses()
 

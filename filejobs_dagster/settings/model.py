@@ -15,6 +15,8 @@ from pydantic import (
     PrivateAttr,
     SerializeAsAny,
     StrictBool,
+    StrictInt,
+    StrictStr,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -26,7 +28,7 @@ from filejobs_dagster.registry import BY_NAME, OWN
 from filejobs_dagster.settings.alerts import AlertsSettings
 from filejobs_dagster.settings.audit import AuditSettings, problems_of_audit
 from filejobs_dagster.settings.problems import Problem, SettingsError, kind, mistake, shown
-from filejobs_dagster.settings.secrets import Secret
+from filejobs_dagster.settings.secrets import OtherDatabase, Secret
 from filejobs_dagster.settings.section import (
     Around,
     Found,
@@ -197,6 +199,33 @@ def _own_jobs(said: Any, info: ValidationInfo) -> dict[str, JobSettings]:
     return jobs
 
 
+class PresetSettings(Section):
+    """A preset that settings of this file were written by; the file alone says what holds."""
+
+    name: Text = Field(
+        description="The preset's name, or the path of an operator's own.", examples=["rails"]
+    )
+    version: StrictInt = Field(ge=1, description="The preset's version.", examples=[1])
+    hash: Text = Field(
+        description="Tells one text of the preset from another.", examples=["5aa440693db7e66a"]
+    )
+    bucket: Text = Field(
+        description="The entry of `buckets` that it was written into.", examples=["uploads"]
+    )
+    database: OtherDatabase | None = Field(
+        default=None,
+        description="Where the application's tables are. Without it, in the project's own "
+        "database. Must be the primary.",
+        examples=[{"url": {"env": "FILEJOBS_APP_DATABASE_URL"}}],
+    )
+    probed: dict[str, StrictStr] = Field(
+        default_factory=dict,
+        description="What the application's database answered when the settings were written. "
+        "Live runs refuse when it answers differently: the application was upgraded.",
+        examples=[{"active_storage": "yes", "tables": "sha256:9f2b8a6c0d1e3f45"}],
+    )
+
+
 class Settings(Section):
     """Everything that `filejobs.yaml` says."""
 
@@ -255,6 +284,21 @@ class Settings(Section):
         "serve-trigger` refuses to start.",
         examples=[{"tokens": {"cron": {"token": {"env": "FILEJOBS_TRIGGER_TOKEN"}}}}],
     )
+    presets: list[PresetSettings] = Field(
+        default_factory=list,
+        description="By which presets `filejobs preset apply` has written parts of this file.",
+        examples=[
+            [
+                {
+                    "name": "rails",
+                    "version": 1,
+                    "hash": "5aa440693db7e66a",
+                    "bucket": "uploads",
+                    "probed": {"active_storage": "yes"},
+                }
+            ]
+        ],
+    )
     jobs: Annotated[dict[str, SerializeAsAny[JobSettings]], PlainValidator(_jobs)] = Field(
         default_factory=dict,
         description="The jobs that this installation runs. A job that stands here and never ran "
@@ -290,6 +334,11 @@ class Settings(Section):
                 )
         for path, words in overlaps_between(buckets):
             yield ("buckets", *path), words
+        for number, preset in enumerate(items(said.get("presets"))):
+            entry = part(preset, "bucket")
+            if isinstance(entry, str) and entry not in buckets:
+                words = mistake("no entry of buckets has this name", nearest(entry, buckets))
+                yield ("presets", number, "bucket"), words
         if said.get("buckets", {}) == {}:
             yield from _without_bucket(jobs)
         else:

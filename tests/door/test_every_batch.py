@@ -200,6 +200,18 @@ def source_gone(
         installation.execute("ALTER TABLE gone RENAME TO extra")
 
 
+@contextmanager
+def migrated(
+    installation: AuditedInstallation, _: RunContext, __: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A table of the application has got a column more."""
+    installation.execute("ALTER TABLE watched ADD COLUMN preview text")
+    try:
+        yield
+    finally:
+        installation.execute("ALTER TABLE watched DROP COLUMN preview")
+
+
 Fault = Callable[
     [AuditedInstallation, "RunContext", pytest.MonkeyPatch], AbstractContextManager[None]
 ]
@@ -222,6 +234,7 @@ PROOFS: dict[str, tuple[str | None, Fault]] = {
     "tables": ("tables", as_at_the_door("tables")),
     "doubt": ("doubt", as_at_the_door("doubt")),
     "clocks": ("clocks", clock_jumped),
+    "presets": ("presets", migrated),
     "sources": ("sources", source_gone),
 }
 """What is proven before each batch: the guard that does, or None for the life cycle itself; and
@@ -253,6 +266,8 @@ def world(
         {"name": "extra", "sql": "select key from extra"},
         {"name": "app", "sql": "select 'files/in-use'", "database": address},
     ]
+    installation.execute("CREATE TABLE watched (key text)")
+    installation.document["presets"] = [at_the_door.preset_of(installation)]
     for key in ("files/in-use", "files/orphan"):
         s3_client.put_object(Bucket=bucket, Key=key, Body=b"bytes")
     prepare(installation)

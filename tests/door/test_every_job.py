@@ -22,6 +22,7 @@ from filejobs_dagster.door.guards import GUARDS
 from filejobs_dagster.jobs.lifecycle import RunSpec, run_job
 from filejobs_dagster.ledger.outcome import Mode, Outcome, Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
+from filejobs_dagster.presets.preset import load, probe
 from filejobs_dagster.registry import BY_NAME, JOBS
 from tests.installation import Installation
 from tests.orchestration.conftest import failure_of
@@ -136,7 +137,42 @@ def held(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
         installation.execute("UPDATE hold SET released_at = now(), released_by = 'ada@desk'")
 
 
+OWN_PRESET = """
+name: own
+title: An application of the test's own
+version: 1
+advice: live
+reason: Its keys stand in one table.
+proven: [{on: the tests, how: run}]
+watches: [public.watched]
+"""
+
+
+def preset_of(installation: Installation) -> dict[str, Any]:
+    """What settings say of the preset that watches the table `watched`."""
+    place = installation.folder / "own.yaml"
+    place.write_text(OWN_PRESET)
+    own = load(str(place))
+    with installation.database.connect("test") as connection:
+        found = probe(own, installation.database, connection)
+    return {"name": str(place), "version": 1, "hash": own.digest, "bucket": "uploads",
+            "probed": found.recorded}  # fmt: skip
+
+
+@contextmanager
+def upgraded(installation: Installation, _: pytest.MonkeyPatch) -> Iterator[None]:
+    """An application has got a table more since its settings were written."""
+    installation.document["presets"] = [preset_of(installation)]
+    installation.execute("CREATE TABLE watched (key text)")
+    try:
+        yield
+    finally:
+        installation.execute("DROP TABLE watched")
+        del installation.document["presets"]
+
+
 FAULTS: dict[str, Fault] = {
+    "presets": upgraded,
     "hold": held,
     "marker": restored,
     "databases": left_behind,
