@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -65,7 +65,19 @@ class Source:
 
 @dataclass
 class Answers:
-    """What the file is made of: from flags, from a scan, from who sits at the terminal."""
+    """What the file is made of: from flags, from a scan, from who sits at the terminal.
+
+    What a preset says stands instead of what the journey would.
+
+    Attributes:
+        by: Which command writes it.
+        entry: The bucket's name in the settings.
+        comments: Above the file.
+        reach: Where the bucket is.
+        owned: What may be collected, and what else is said of the bucket before its sources.
+        rules: What is said of it behind them.
+        variables: Further environment variables that the file names.
+    """
 
     journey: Journey
     installation: str = ""
@@ -76,6 +88,16 @@ class Answers:
     sources: list[Source] = field(default_factory=list)
     table: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    by: str = "init"
+    entry: str = "uploads"
+    comments: list[str] = field(default_factory=list)
+    reach: dict[str, Any] = field(default_factory=dict)
+    owned: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, Any] = field(default_factory=dict)
+    database: dict[str, Any] = field(default_factory=dict)
+    presets: list[dict[str, Any]] = field(default_factory=list)
+    jobs: dict[str, Any] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
 
 
 def init(  # noqa: PLR0917 (each is an option)
@@ -171,14 +193,14 @@ def init(  # noqa: PLR0917 (each is an option)
         owns=owns or [],
     )
     if from_scan is not None:
-        _take_scan(from_scan, answers)
+        take_scan(from_scan, answers)
     answers.installation = _said("--installation", installation, "a name, such as acme-production")
     answers.bucket = _said("--bucket", bucket or answers.bucket, "the bucket's name")
     if not answers.owns:
         answers.owns = _said("--owns", None, "prefixes that may be collected in: files/").split()
     if answers.journey is Journey.OWN_TABLES:
         answers.table = _table(_said("--table", table, "TABLE KEY DUE WHERE"))
-    text = _right(answers, place)
+    text = right(answers, place)
     try:
         place.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -259,7 +281,7 @@ def _table(said: str) -> dict[str, str]:
             "where": where.strip()}  # fmt: skip
 
 
-def _take_scan(path: Path, answers: Answers) -> None:
+def take_scan(path: Path, answers: Answers) -> None:
     """Take the bucket, the prefixes and the sources of a scan."""
     try:
         scan = json.loads(path.read_text(encoding="utf-8"))
@@ -312,6 +334,28 @@ def _source(said: dict[str, Any]) -> Source:
 
 def document(answers: Answers) -> str:
     """The text of the file."""
+    said = answers.reach or _reach(answers)
+    said |= answers.owned or {"owns": answers.owns, "min_age": "48h"}
+    said["sources"] = [Noted(it.line, note=it.measured, usable=it.usable) for it in answers.sources]
+    rewrites = [one for it in answers.sources if it.usable for one in it.rewrites]
+    said |= answers.rules or {"rewrites": rewrites}
+    head: dict[str, Any] = {
+        "installation": answers.installation,
+        "environment": "production",
+        "allow_live": False,
+        "database": answers.database or {"url": {"env": DATABASE_VARIABLE}, "schema": SCHEMA},
+        "presets": answers.presets,
+        "buckets": {answers.entry: {key: it for key, it in said.items() if it != []}},
+        "jobs": answers.jobs or _jobs(answers),
+    }
+    above = [(f"Written by `filejobs {answers.by}`. Nothing here deletes: allow_live is false, each "
+             "job dry."), *answers.comments]  # fmt: skip
+    comments = "".join(f"# {one_line(it)}\n" for it in above)
+    return comments + written({key: it for key, it in head.items() if it != []})
+
+
+def _reach(answers: Answers) -> dict[str, Any]:
+    """Where the bucket is, and by which variables it is reached."""
     bucket: dict[str, Any] = {"bucket": answers.bucket}
     if answers.endpoint_url:
         bucket |= {"endpoint_url": answers.endpoint_url, "addressing": "path"}
@@ -319,28 +363,7 @@ def document(answers: Answers) -> str:
             bucket |= {name: {"env": variable} for name, variable in KEYS.items()}
     if answers.region or answers.endpoint_url:
         bucket["region"] = answers.region or "us-east-1"
-    bucket |= {"owns": answers.owns, "min_age": "48h"}
-    head = {
-        "installation": answers.installation,
-        "environment": "production",
-        "allow_live": False,
-        "database": {"url": {"env": DATABASE_VARIABLE}, "schema": SCHEMA},
-    }
-    lines = [
-        "# Written by `filejobs init`. Nothing here deletes: allow_live is false, each job dry.",
-        _yaml(head),
-        "buckets:\n  uploads:\n" + _indented(_yaml(bucket), 4),
-    ]
-    if answers.sources:
-        lines.append("    # Every query that names keys in use. What none names looks unused.")
-        if any(source.usable for source in answers.sources):
-            lines.append("    sources:")
-    lines += [_listed(source) for source in answers.sources]
-    rewrites = [one for source in answers.sources if source.usable for one in source.rewrites]
-    if rewrites:
-        lines.append(_indented(_yaml({"rewrites": rewrites}), 4))
-    lines.append(_yaml({"jobs": _jobs(answers)}))
-    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+    return bucket
 
 
 def _jobs(answers: Answers) -> dict[str, Any]:
@@ -352,33 +375,82 @@ def _jobs(answers: Answers) -> dict[str, Any]:
     return {"upload_reservations": by_hand}
 
 
-def _listed(source: Source) -> str:
-    text = _indented(_yaml([source.line]), 6)
-    if not source.usable:
-        text = "\n".join(f"      # {line[6:]}" for line in text.splitlines())
-    return f"      # {source.measured}\n{text}"
+class Noted(dict[str, Any]):
+    """An entry of a list, with a comment above it; as a comment itself where it cannot be used."""
+
+    def __init__(self, said: Mapping[str, Any], *, note: str = "", usable: bool = True) -> None:
+        super().__init__(said)
+        self.note, self.usable = one_line(note), usable
+
+
+_ABOVE = {"sources": "Every query that names keys in use. What none names looks unused."}
+"""Comments above a key, whoever writes it."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes SQL of several lines as such."""
+
+
+def _as_text(dumper: yaml.SafeDumper, said: str) -> yaml.Node:
+    style = "|" if "\n" in said else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", said, style=style)
+
+
+_Dumper.add_representer(str, _as_text)
+_Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
+
+
+def written(said: Mapping[str, Any]) -> str:
+    """A mapping of settings as YAML, with the comments of what is `Noted`."""
+    return "".join(_lines_of(key, value) for key, value in said.items())
+
+
+def _lines_of(key: str, value: Any) -> str:
+    if isinstance(value, Mapping) and _has_notes(value):
+        return f"{key}:\n{_indented(written(value), 2)}"
+    if not (isinstance(value, list) and _has_notes(value)):
+        return _yaml({key: value})
+    above = f"# {_ABOVE[key]}\n" if key in _ABOVE else ""
+    there = any(getattr(it, "usable", True) for it in value)
+    entries = "".join(_indented(_entry(it), 2) for it in value)
+    return f"{above}{f'{key}:{chr(10)}' if there else ''}{entries}"
+
+
+def _entry(said: Any) -> str:
+    text = _yaml([said])
+    if not getattr(said, "usable", True):
+        text = "".join(f"# {line}\n" for line in text.splitlines())
+    note = getattr(said, "note", "")
+    return f"# {note}\n{text}" if note else text
+
+
+def _has_notes(said: Any) -> bool:
+    if isinstance(said, Noted):
+        return True
+    inner = said.values() if isinstance(said, Mapping) else said if isinstance(said, list) else ()
+    return any(map(_has_notes, inner))
 
 
 def _yaml(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _indented(text: str, by: int) -> str:
     return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
 
 
-def _right(answers: Answers, place: Path) -> str:
+def right(answers: Answers, place: Path) -> str:
     """The text of the file, once the jobs can read it; a source that they cannot is a comment.
 
     Raises:
         typer.Exit: It has mistakes, which are told.
     """
     text = document(answers)
-    loaded = _read(text, place)
+    loaded = _read(text, place, answers.variables)
     usable = [number for number, source in enumerate(answers.sources) if source.usable]
     wrong: dict[int, str] = {}
     for problem in loaded.problems:
-        at = re.match(r"buckets\.uploads\.sources\[(\d+)\]", problem.path)
+        at = re.match(rf"buckets\.{re.escape(answers.entry)}\.sources\[(\d+)\]", problem.path)
         if at is not None:
             wrong.setdefault(usable[int(at[1])], f"{problem.found}; {problem.expected}")
     if wrong:
@@ -387,7 +459,7 @@ def _right(answers: Answers, place: Path) -> str:
             said = one_line(f"{it.measured}; {why}")
             answers.sources[number] = replace(it, measured=said, usable=False)
         text = document(answers)
-        loaded = _read(text, place)
+        loaded = _read(text, place, answers.variables)
     if loaded.settings is None:
         told = problems_text(replace(loaded, path=place))
         print_error(f"{told}\nNothing was written: give other flags, or mend the scan's proposal.")
@@ -395,13 +467,14 @@ def _right(answers: Answers, place: Path) -> str:
     return text
 
 
-def _read(text: str, place: Path) -> Loaded:
+def _read(text: str, place: Path, variables: Sequence[str] = ()) -> Loaded:
     """Read what would be written as the jobs will read it, with secrets that mean nothing."""
     import tempfile  # noqa: PLC0415 (--help stays fast)
 
     from filejobs_dagster.settings import read_settings  # noqa: PLC0415
 
-    known = {DATABASE_VARIABLE: "postgresql://", **dict.fromkeys(KEYS.values(), "unknown")}
+    addresses = dict.fromkeys((DATABASE_VARIABLE, *variables), "postgresql://")
+    known = {**addresses, **dict.fromkeys(KEYS.values(), "unknown")}
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / place.name
         draft.write_text(text, encoding="utf-8")

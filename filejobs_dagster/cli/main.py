@@ -23,6 +23,7 @@ class Commands(LazyGroup):
         "prove": "filejobs_dagster.cli.prove:prove",
         "scan": "filejobs_dagster.cli.scan:scan",
         "init": "filejobs_dagster.cli.init:init",
+        "preset": "filejobs_dagster.cli.preset:app",
         "migrate": "filejobs_dagster.cli.migrate:migrate",
         "grants": "filejobs_dagster.cli.grants:grants",
         "doctor": "filejobs_dagster.cli.doctor:doctor",
@@ -72,6 +73,7 @@ Jobs are started by Dagster; the commands here look, prepare and explain.
 
 [bold]Your own installation[/bold]
   filejobs init             write a first filejobs.yaml, all of it dry
+  filejobs preset list      settings for applications that many teams run
   filejobs settings check   is filejobs.yaml right?
   filejobs migrate          make or update the project's tables
   filejobs grants           the SQL for the rights of each role

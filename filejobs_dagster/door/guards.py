@@ -163,7 +163,7 @@ def _looked_at(at: Look, bucket: BucketAt) -> Iterator[str]:
     except ReferencesUnknown as unknown:
         raise Refusal(str(unknown), "Nothing was touched.") from unknown
     measured = [
-        _measured(bucket, source.name, samples.get(source.name, {}))
+        measured_in(bucket, source.name, samples.get(source.name, {}))
         for source in settings.sources
         if source.names == "keys"
     ]
@@ -181,7 +181,8 @@ def _looked_at(at: Look, bucket: BucketAt) -> Iterator[str]:
     yield from remarks
 
 
-def _measured(bucket: BucketAt, source: str, keys: Mapping[str, bytes]) -> Measured:
+def measured_in(bucket: BucketAt, source: str, keys: Mapping[str, bytes]) -> Measured:
+    """Look for the objects of some of a source's keys: each with the value that it was made of."""
     settings = bucket.settings
     return measure(
         source,

@@ -25,6 +25,8 @@ A file `NAME.yaml` in this folder holds these keys; what is marked * may be left
   error is no answer. `default`: used without an answer. `example`: a value with which the file is
   checked. `many: true`: a list. `pattern`: a regular expression of a value, whole; without it
   letters, digits, blanks and `_ . / : @ % + ~ -`. A prefix should be `([^/]+/)+`.
+- `script`*: a script of this folder that makes a preset of one's own; then `bucket` and `jobs` are
+  left out.
 - `bucket`: plain settings of a bucket, without what says where it is: `owns` or
   `owns_whole_bucket`, `protect`, `shape`, `min_age`, `sources` (with `names: keys | owners`),
   `rewrites`, `named_elsewhere`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +24,7 @@ from filejobs_dagster.settings.problems import Problem, SettingsError, mistake, 
 from filejobs_dagster.settings.secrets import ENVIRON
 from filejobs_dagster.settings.section import Found, Section, items, mistakes_in, nearest
 from filejobs_dagster.settings.values import Text
-from filejobs_dagster.text import sanitize_exception
+from filejobs_dagster.text import Teaching, sanitize_exception
 
 URL = "FILEJOBS_DATABASE_URL"
 PLAIN = r"[A-Za-z0-9 _./:@%+~-]+"
@@ -123,7 +123,7 @@ class NotCaught(Section):
     why: Text = Field(description="In a sentence.", examples=["no row names them"])
 
 
-class PresetError(Exception):
+class PresetError(Teaching):
     """A preset cannot be used so; the message says why and what to do."""
 
 
@@ -146,6 +146,11 @@ class Preset(Section):
     watches: list[Text] = Field(default_factory=list, description="Tables.", examples=[["a.b_*"]])
     parameters: dict[str, Parameter] = Field(
         default_factory=dict, description="What differs.", examples=[{}]
+    )
+    script: Text | None = Field(
+        default=None,
+        description="A script of this folder that prints a preset of one's own.",
+        examples=["django_fields.py"],
     )
     bucket: dict[str, Any] = Field(
         default_factory=dict, description="Of a bucket.", examples=[{"owns": ["files/"]}]
@@ -177,9 +182,10 @@ class Preset(Section):
                 )
         for place in ("bucket", "jobs"):
             yield from _strangers(said.get(place), (place,), known, parameters)
-        if said.get("advice") == "refused":
+        if said.get("advice") == "refused" or said.get("script"):
             if said.get("bucket") or said.get("jobs"):
-                yield ("advice",), mistake("it is refused and has settings", "leave them out")
+                words = mistake("it is refused, or a script's, and has settings", "leave them out")
+                yield ("bucket" if said.get("bucket") else "jobs",), words
             return
         for job, section in (said.get("jobs") or {}).items():
             if isinstance(section, Mapping) and "mode" in section:
@@ -350,6 +356,61 @@ def load(name: str) -> Preset:
     if not own and preset.name != name:
         raise PresetError(f"The preset {name} calls itself {preset.name}.")
     return preset
+
+
+def page(preset: Preset) -> str:
+    """A preset for people, in Markdown."""
+    bucket, jobs = preset.settings(None) if preset.bucket else ({}, {})
+    owns = bucket.get("owns") or (["the whole bucket"] if bucket.get("owns_whole_bucket") else [])
+    how = {"run": "the application was run", "published schema": "made from its published schema"}
+    parts = [
+        f"# {preset.title}\n",
+        (
+            f"Preset `{preset.name}`, version {preset.version}. **{preset.advice.capitalize()}**: "
+            f"{preset.reason}\n"
+        ),
+        _listed("Proven on", (f"{it.on} ({how[it.how]})" for it in preset.proven)),
+        _listed(
+            "What it asks of the database", (f"`{it.name}`: {it.asks}" for it in preset.probes)
+        ),
+        _listed("Watched for upgrades", (f"`{it}`" for it in preset.watches)),
+        _listed(
+            "Parameters", (f"`{name}`: {it.description}" for name, it in preset.parameters.items())
+        ),
+        _listed("May collect in", (f"`{it}`" for it in owns)),
+        _listed("Never touches", (f"`{it}`" for it in bucket.get("protect", ()))),
+        _listed("Keeps what these name", map(_rule, bucket.get("sources", ()))),
+        _listed("Keeps what is made of it", map(_rule, bucket.get("rewrites", ()))),
+        _listed("Jobs", (f"`{name}`" for name in jobs)),
+        _listed("What the application cleans itself", preset.cleans_itself),
+        _listed("Never seen", preset.never_seen),
+        _listed("Traps", preset.traps),
+        _listed(
+            "What no guard would stop",
+            (f"without the {it.kind} `{it.name}`: {it.why}" for it in preset.not_caught),
+        ),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def _rule(said: Mapping[str, Any]) -> str:
+    return f"{said['name']}: `{said.get('sql') or said['match']}`".replace("\n", " ")
+
+
+def _listed(title: str, lines: Iterable[str]) -> str:
+    text = "".join(f"- {line}\n" for line in lines)
+    return f"## {title}\n\n{text}" if text else ""
+
+
+def script_of(preset: Preset) -> str:
+    """The text of its script.
+
+    Raises:
+        PresetError: It has none.
+    """
+    if preset.script is None:
+        raise PresetError(f"The preset {preset.name} has no script: it is complete as it is.")
+    return (_FOLDER / preset.script).read_text(encoding="utf-8")
 
 
 # What the database says -----------------------------------------------------------------------

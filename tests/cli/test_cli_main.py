@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 COMMANDS = (
-    "demo", "dev", "prove", "scan", "init", "migrate", "grants", "doctor", "bucket",
+    "demo", "dev", "prove", "scan", "init", "preset", "migrate", "grants", "doctor", "bucket",
     "rehearse", "apply", "verify", "audit", "run", "open", "status", "runs", "retention",
     "hold", "release", "restore", "backup", "mute", "unmute", "backfill", "drain",
     "uploads", "alert", "metrics", "record", "mirror", "serve-trigger", "live", "ready",
@@ -54,7 +54,13 @@ def test_help_lists_every_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_each_command_teaches_examples_and_exit_codes(command: str) -> None:
-    below = {"settings": ["check"], "bucket": ["adopt"], "audit": ["show"], "backup": ["check"]}
+    below = {
+        "preset": ["apply"],
+        "settings": ["check"],
+        "bucket": ["adopt"],
+        "audit": ["show"],
+        "backup": ["check"],
+    }
     inner = [command, *below.get(command, [])]
     said = CliRunner().invoke(app, [*inner, "--help"])
     assert said.exit_code == 0
