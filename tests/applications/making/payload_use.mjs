@@ -118,6 +118,8 @@ for (let number = 0; number < 4; number += 1) {
 // Names that are taken get a number; a folder of its own stands in the row.
 await media(20, {}, "picture 1.png");
 await media(21, { prefix: "media/press" }, "Überblick (1).png");
+// What the browser sends by itself lies in a folder of its own.
+await media(22, { _objectKey: randomUUID() }, "by the browser.png");
 
 // A replacement: Payload deletes what it had, and the version goes on naming it.
 await payload.update({
