@@ -348,8 +348,8 @@ def document(answers: Answers) -> str:
         "buckets": {answers.entry: {key: it for key, it in said.items() if it != []}},
         "jobs": answers.jobs or _jobs(answers),
     }
-    above = [(f"Written by `filejobs {answers.by}`. Nothing here deletes: allow_live is false, each "
-             "job dry."), *answers.comments]  # fmt: skip
+    dry = "Nothing here deletes: allow_live is false, each job dry."
+    above = [f"Written by `filejobs {answers.by}`. {dry}", *answers.comments]
     comments = "".join(f"# {one_line(it)}\n" for it in above)
     return comments + written({key: it for key, it in head.items() if it != []})
 

@@ -390,8 +390,8 @@ def _require_settings(preset: Preset) -> None:
     if preset.script is not None:
         print_error(
             f"Every {preset.title} project keeps its files elsewhere. `filejobs preset show "
-            f"{preset.name} --script` prints a script that makes a preset of your project; give its "
-            "path instead of the name."
+            f"{preset.name} --script` prints a script that makes a preset of your project; give "
+            "the path of that instead of the name."
         )
         raise typer.Exit(terminal.FAILED)
 

@@ -1,0 +1,297 @@
+"""Presets on the databases that real applications have left: what they keep, take and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from psycopg.conninfo import conninfo_to_dict
+from typer.testing import CliRunner
+
+from filejobs_dagster.cli.main import app
+from filejobs_dagster.door.guards import GUARDS, Presets
+from filejobs_dagster.presets.preset import PresetError, load, names, page
+from filejobs_dagster.rehearse.taking import Options, rehearse
+from tests.applications.test_applications import HERE, Application, application
+from tests.jobs.storage_orphans.conftest import NEVER_TRIPS
+
+__all__ = ["application"]
+
+GENERATED = HERE / "django" / "preset.yaml"
+"""What the script of the preset `django` printed in the project of tests/applications/making."""
+
+SAID: dict[str, tuple[str, ...]] = {
+    "rails": (),
+    "directus": ("--set", "root=media/"),
+    "mlflow": (),
+    "django": (),
+}
+ALL = tuple(SAID)
+LATER = "untracked variants of a blob whose purge was lost"
+
+
+@pytest.fixture
+def at(application: Application, monkeypatch: pytest.MonkeyPatch) -> Application:
+    for name, value in application.environment.items():
+        if name != "FILEJOBS_CONFIG":
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return application
+
+
+def call(at: Application, *arguments: str) -> Any:
+    return CliRunner().invoke(app, ["preset", *arguments])
+
+
+def here(at: Application) -> tuple[str, ...]:
+    return "--bucket", at.bucket, "--endpoint-url", at.endpoint_url
+
+
+def path_of(at: Application) -> str:
+    """The name of a preset, or the path of the one that the script has made for this bucket."""
+    if at.name != "django":
+        return at.name
+    made = at.folder / "django.yaml"
+    made.write_text(GENERATED.read_text().replace("django-app", at.bucket))
+    return str(made)
+
+
+def apply(at: Application) -> dict[str, Any]:
+    """Put what `preset apply` prints in place, with jobs that are live."""
+    said = call(at, "apply", path_of(at), *here(at), *SAID[at.name])
+    assert said.exit_code == 0, said.output
+    document: dict[str, Any] = yaml.safe_load(said.stdout)
+    assert document["allow_live"] is False
+    assert {job["mode"] for job in document["jobs"].values()} == {"dry"}
+    document |= {"allow_live": True, "installation": "test"}
+    document["database"].pop("schema")
+    document["buckets"]["uploads"]["delete"] = "at_once"
+    del document["environment"]
+    for job in document["jobs"].values():
+        job["mode"] = "live"
+    at.document = document
+    return document
+
+
+def sweep(at: Application, **said: Any) -> None:
+    for _ in range(2):
+        outcome = at.sweep(breakers=NEVER_TRIPS, **said)
+        assert outcome.ok, outcome.error
+
+
+# The files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_preset_is_right_and_has_a_page_that_says_why(name: str) -> None:
+    preset = load(name)
+    assert preset.reason in page(preset)
+    for proof in preset.proven:
+        assert (proof.fixture is not None) == (proof.how == "run")
+        assert proof.fixture is None or (HERE / proof.fixture / "expected.json").exists()
+
+
+def test_all_mistakes_of_a_preset_are_named_with_their_place(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    said = yaml.safe_load((HERE / "django" / "filejobs.yaml").read_text())
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "name": "wrong",
+                "title": "W",
+                "version": 1,
+                "advice": "live",
+                "reason": "r",
+                "proven": [{"on": "x", "how": "run"}],
+                "surprise": 1,
+                "bucket": {
+                    "owns": ["media/"],
+                    "sources": [
+                        {**said["buckets"]["uploads"]["sources"][0], "when": {"nobody": 1}}
+                    ],
+                    "protect": ["@nothing@"],
+                },
+                "jobs": {"storage_orphans": {"mode": "live", "grce": "2d"}},
+            }
+        )
+    )
+    with pytest.raises(PresetError) as caught:
+        load(str(path))
+    for words in (
+        "surprise", "bucket.sources[0].when.nobody", "@nothing@ is no parameter",
+        "a preset is dry", "jobs.storage_orphans.grce",
+    ):  # fmt: skip
+        assert words in str(caught.value)
+
+
+def test_what_is_refused_writes_nothing_and_says_why() -> None:
+    said = CliRunner().invoke(app, ["preset", "apply", "gitlab", "--bucket", "b"])
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert "twenty uploaders" in said.stderr
+    said = CliRunner().invoke(app, ["preset", "apply", "django", "--bucket", "b"])
+    assert said.exit_code == 1
+    assert "--script" in said.stderr
+
+
+# On what applications have left ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("application", ALL, indirect=True)
+def test_it_fits_and_with_its_settings_all_that_is_dead_goes_and_nothing_that_lives(
+    at: Application,
+) -> None:
+    said = call(at, "check", path_of(at), *here(at), *SAID[at.name], "--json")
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.stdout)
+    assert found["fits"]
+    assert found["objects"]["unnamed"] > 0
+    apply(at)
+    if "upload_reservations" in at.document["jobs"]:
+        for _ in range(4):
+            collected = at.collect()
+            assert collected.ok, collected.error
+    sweep(at)
+    gone = at.dead() | at.dead("reservations")
+    assert not at.live - at.keys()
+    assert not gone & at.keys()
+    if at.name != "rails":
+        assert at.keys() == at.live | at.dead("kept")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ALL, indirect=True)
+def test_every_rule_left_out_is_caught_or_named(at: Application) -> None:
+    apply(at)
+    at.document["jobs"].pop("upload_reservations", None)
+    at.document["jobs"]["storage_orphans"]["breakers"] = {"max_orphan_fraction": 0.5}
+    found = rehearse(at.settings(), Options(all_tables=True), lambda _: None)
+    named = {(it.kind, it.name) for it in load(path_of(at)).not_caught}
+    missed = {
+        (it["kind"], it["name"]): it["sample"]
+        for it in found["mutations"]
+        if it["gone"] and (it["kind"], it["name"]) not in named
+    }
+    assert found["mutations"]
+    assert not missed
+
+
+@pytest.mark.parametrize("application", ["discourse"])
+def test_lists_alone(application: str) -> None:
+    assert load(application).advice == "list only"
+
+
+# Upgrades -------------------------------------------------------------------------------------
+
+
+def upgrade(at: Application) -> set[str]:
+    """A release of Directus keeps names of files in another column: what becomes of old rows."""
+    living = {
+        row[0]
+        for row in at.execute(
+            "SELECT 'media/' || filename_disk FROM directus_files"
+            " WHERE tus_id IS NULL ORDER BY id LIMIT 5"
+        )
+    }
+    at.execute("ALTER TABLE directus_files ADD COLUMN object_parts bytea")
+    at.execute(
+        "UPDATE directus_files SET object_parts = convert_to(reverse(filename_disk), 'UTF8'),"
+        " filename_disk = 'moved-' || id WHERE 'media/' || filename_disk = ANY(%s)",
+        (list(living),),
+    )
+    at.execute("UPDATE directus_files SET filename_download = 'x', title = 'x'")
+    return living & at.keys()
+
+
+@pytest.mark.parametrize("application", ["directus"], indirect=True)
+def test_after_an_upgrade_that_moved_a_column_no_live_run_begins_until_somebody_looked(
+    at: Application,
+) -> None:
+    apply(at)
+    living = upgrade(at)
+    assert living
+    dry = at.sweep(breakers=NEVER_TRIPS, mode="dry")
+    assert any("presets: " in it for it in dry.detail["would_be_refused"])
+    for _ in range(2):
+        outcome = at.sweep(breakers=NEVER_TRIPS)
+        assert not outcome.ok
+        assert "columns of public.directus_files" in str(outcome.error)
+        assert "filejobs preset check directus" in str(outcome.error)
+    assert living <= at.keys()
+    # CONTROL: without the guard the files that the new column names are lost.
+    careless = at.sweeper()
+    careless.guards = [guard for guard in GUARDS if not isinstance(guard, Presets)]
+    for _ in range(2):
+        outcome = at.sweep(careless, breakers=NEVER_TRIPS)
+        assert outcome.ok, outcome.error
+    assert not living & at.keys()
+
+
+# The script of Django -------------------------------------------------------------------------
+
+PROJECT = ("django<5.2", "wagtail<7", "django-storages[s3]", "easy-thumbnails", "sorl-thumbnail",
+           "psycopg[binary]", "setuptools")  # fmt: skip
+
+
+def python_with_django(folder: Path) -> str:
+    """An interpreter with what the project needs: a given one, else one that is made for it."""
+    given = os.environ.get("PYTHON_WITH_DJANGO")
+    if given:
+        return given
+    uv = [str(Path(sys.executable).with_name("uv"))]
+    subprocess.run([*uv, "venv", "-q", str(folder / "venv")], check=True)
+    made = str(folder / "venv" / "bin" / "python")
+    subprocess.run([*uv, "pip", "install", "-q", "--python", made, *PROJECT], check=True)
+    return made
+
+
+def printed(at: Application) -> str:
+    """What the script prints in the project that made the fixture."""
+    script = CliRunner().invoke(app, ["preset", "show", "django", "--script"]).stdout
+    where = conninfo_to_dict(at.database_url)
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PYTHON"))},
+        "DJANGO_SETTINGS_MODULE": "settings",
+        "PYTHONPATH": str(HERE / "making" / "django_app"),
+        "S3_BUCKET": at.bucket,
+        "S3_ENDPOINT": "http://s3.example.com",
+        "S3_KEY": "key",
+        "S3_SECRET": "secret",
+        "S3_REGION": "us-east-1",
+        "DATABASE_PORT": str(where["port"]),
+        "DATABASE_NAME": str(where["dbname"]),
+        "PGPASSWORD": str(where.get("password", "")),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    # The project knows its database as app.
+    start = (
+        "import os, django; from django.conf import settings; "
+        "settings.DATABASES['default'].update(NAME=os.environ['DATABASE_NAME'], "
+        f"USER={str(where['user'])!r}, HOST={str(where['host'])!r}); "
+        "django.setup(); from django.core.management import call_command; "
+        "call_command('shell', verbosity=0)"
+    )
+    said = subprocess.run(
+        [python_with_django(at.folder), "-c", start],
+        input=script,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    return said.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("application", ["django"], indirect=True)
+def test_the_script_prints_the_preset_of_a_real_project(at: Application) -> None:
+    said = printed(at).replace(at.bucket, "django-app")
+    if os.environ.get("KEEP_PRESET"):
+        GENERATED.write_text(said)
+    assert json.loads(said) == json.loads(GENERATED.read_text())
