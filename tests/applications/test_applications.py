@@ -1,7 +1,7 @@
 """Databases that real applications have left, with careful settings and with first attempts.
 
 Each folder is what `python -m tests.applications.making` kept of one: its database, the listing of
-its bucket, and which objects live. Without settings in it, the preset's are used.
+its bucket, and which objects live. Without settings there, a preset has some: tests/presets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import re
 import sys
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -28,12 +27,8 @@ from filejobs_dagster.jobs.storage_orphans.classification import classify
 from filejobs_dagster.jobs.storage_orphans.settings import StorageOrphansSettings
 from filejobs_dagster.jobs.table_retention.settings import TableRetentionSettings
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.postgres.connect import Database
-from filejobs_dagster.presets.preset import load, names, parameters_of, probe
 from filejobs_dagster.references.check import ReferenceCheck
 from filejobs_dagster.references.elsewhere import columns, forms
-from filejobs_dagster.rehearse.there import _without_each
-from filejobs_dagster.settings.problems import SettingsError
 from tests.docs.pages import EXAMPLES
 from tests.installation import Installation
 from tests.jobs.conftest import Collector
@@ -74,20 +69,17 @@ class Application(Installation):
 
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(read("database.sql").encode())
-        if (HERE / name / "filejobs.yaml").exists():
-            document = yaml.safe_load(read("filejobs.yaml"))
-        else:
-            document = by_preset(name, url, bucket)
-        entry = document["buckets"]["uploads"]
+        careful = (HERE / name / "filejobs.yaml").exists()
+        document = yaml.safe_load(read("filejobs.yaml")) if careful else {}
         made = cls(folder, url, bucket, client, s3.endpoint_url, document, name)
         client.create_bucket(Bucket=bucket)
-        entry |= {
-            "endpoint_url": s3.endpoint_url,
-            "region": "us-east-1",
-            "addressing": "path",
-            "access_key_id": {"env": "FILEJOBS_S3_ACCESS_KEY_ID"},
-            "secret_access_key": {"env": "FILEJOBS_S3_SECRET_ACCESS_KEY"},
-        }
+        made.entry.update(
+            endpoint_url=s3.endpoint_url,
+            region="us-east-1",
+            addressing="path",
+            access_key_id={"env": "FILEJOBS_S3_ACCESS_KEY_ID"},
+            secret_access_key={"env": "FILEJOBS_S3_SECRET_ACCESS_KEY"},
+        )
         return made
 
     @property
@@ -142,34 +134,6 @@ class Application(Installation):
     def dead(self, by: str = "orphans") -> set[str]:
         """What is dead, and goes by a job; or is kept by rows nonetheless."""
         return {key for keys in self.expected.get(by, {}).values() for key in keys}
-
-
-SAID: dict[str, dict[str, list[str]]] = {
-    # Behind the host stands the bucket, which no query can know.
-    "strapi": {"addresses": ["http://s3.example.com/{bucket}/"], "folder": ["cms/"]}
-}
-"""Parameters of presets that the database does not suggest."""
-
-
-def by_preset(name: str, url: str, bucket: str) -> dict[str, Any]:
-    """The settings that a preset makes of this database, live."""
-    preset, database = load(name), Database(url)
-    said = {
-        it: [v.format(bucket=bucket) for v in values] for it, values in SAID.get(name, {}).items()
-    }
-    with database.connect("test") as connection:
-        found = probe(preset, database, connection)
-        assert not found.objection
-        values, _ = parameters_of(preset, database, connection, said)
-    entry, jobs = preset.settings(found.answers | values)
-    # The leftovers of years, and a test that looks at what would go where a preset only lists.
-    live = {"mode": "live", "stale_after": "26h", "breakers": {"max_orphan_fraction": 0.35}}
-    return {
-        "installation": name,
-        "database": {"url": {"env": "FILEJOBS_DATABASE_URL"}},
-        "buckets": {"uploads": {"bucket": bucket, "delete": "at_once", **entry}},
-        "jobs": {it: section | live for it, section in jobs.items()},
-    }
 
 
 @pytest.fixture
@@ -327,16 +291,10 @@ def test_the_columns_of_a_database_that_was_just_restored_are_found_without_goin
     assert rows_read(plan) < 200_000
 
 
-ALL = ("django", "directus", "mlflow", "rails", "payload", "strapi")
-AFTER_A_SCHEMA = ("mattermost", "outline", "plane", "supabase")
-BY_PRESET = ("payload", "strapi", *AFTER_A_SCHEMA)
+ALL = ("django", "directus", "mlflow", "rails")
 
 
-@pytest.mark.parametrize(
-    "application",
-    [*ALL, *(pytest.param(it, marks=pytest.mark.thorough) for it in AFTER_A_SCHEMA)],
-    indirect=True,
-)
+@pytest.mark.parametrize("application", ALL, indirect=True)
 def test_with_careful_settings_all_that_is_dead_goes_and_nothing_that_lives(
     application: Application,
 ) -> None:
@@ -408,69 +366,3 @@ def test_by_the_next_folder_alone_a_month_of_photos_keeps_what_is_dead(
     kept = {key for key in application.dead() if key.startswith(month)}
     assert len(kept) == 6
     assert application.dead() & application.keys() == kept
-
-
-NEEDED = {
-    "mattermost": "thumbnails",
-    "outline": "exports and imports",
-    "payload": "versions",
-    "plane": "attachments",
-    "strapi": "logos of the panel",
-    "supabase": "beside resumable uploads",
-}
-"""A rule of each preset on which some of what lives depends alone."""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("application", BY_PRESET, indirect=True)
-def test_a_rule_of_a_preset_that_is_left_out_takes_nothing_that_lives_or_is_named_in_it(
-    application: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = set()
-    each = list(_without_each(application.document))
-    for kind, name, document in each:
-        application.document = document
-        with suppress(SettingsError):
-            for _ in range(2):
-                application.sweep()
-        if application.live - application.keys():
-            lost.add((kind, name))
-            application.fill()
-    assert lost == {(it.kind, it.name) for it in load(application.name).not_caught}
-    (application.document,) = [it for _, name, it in each if name == NEEDED[application.name]]
-    assert unguarded(application, monkeypatch)
-
-
-OTHERWISE = {
-    "mattermost": ["drop table uploadsessions"],
-    "outline": ['alter table file_operations drop column "deletedAt"'],
-    "payload": [
-        "alter table documents alter column prefix set default 'media/documents'",
-        "alter table documents drop column prefix",
-    ],
-    "plane": ["alter table file_assets drop column is_uploaded"],
-    "strapi": ["alter table files drop column document_id"],
-    "supabase": ["alter table storage.objects add archived_at timestamptz"],
-}
-"""What tells another version, or settings of it for which a preset is not."""
-
-
-@pytest.mark.parametrize("name", BY_PRESET)
-def test_a_preset_knows_its_application_from_others_and_from_another_version_of_it(
-    name: str, databases: Databases
-) -> None:
-    with databases.one() as url, Database(url).connect("test") as connection:
-
-        def objection(preset: str) -> str:
-            return probe(load(preset), Database(url), connection).objection
-
-        with psycopg.connect(url, autocommit=True) as owner:
-            owner.execute((HERE / name / "database.sql").read_text().encode())
-            asking = [other for other in names() if load(other).probes]
-            assert [other for other in asking if not objection(other)] == [name]
-            said = []
-            for statement in OTHERWISE[name]:
-                owner.execute(statement.encode())
-                said.append(objection(name))
-        assert all(said)
-        assert len(set(said)) == len(said), "each for a reason of its own"
