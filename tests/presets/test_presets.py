@@ -15,6 +15,7 @@ import yaml
 from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner
 
+from filejobs_dagster import presets
 from filejobs_dagster.cli.main import app
 from filejobs_dagster.door.guards import GUARDS, Presets
 from filejobs_dagster.postgres.connect import Database
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["application"]
 
+PLACE = Path(presets.__file__).parent
 GENERATED = HERE / "django" / "preset.yaml"
 """What the script of the preset `django` printed in the project of tests/applications/making."""
 
@@ -208,9 +210,23 @@ def test_every_rule_left_out_is_caught_or_named(at: Application) -> None:
     assert any(it["would_have_gone"] for it in found["mutations"])
 
 
-@pytest.mark.parametrize("application", ["discourse"])
-def test_lists_alone(application: str) -> None:
-    assert load(application).advice == "list only"
+@pytest.mark.parametrize("application", ["directus"], indirect=True)
+def test_what_only_lists_is_never_live_whatever_the_settings_say(at: Application) -> None:
+    path = at.folder / "directus.yaml"
+    text = (PLACE / "directus.yaml").read_text().replace("advice: live", "advice: list only")
+    path.write_text(text)
+    said = call(at, "apply", str(path), *here(at), *SAID["directus"])
+    assert said.exit_code == 0, said.output
+    assert "# Its settings are for lists alone: live runs are refused." in said.stdout
+    document = yaml.safe_load(said.stdout)
+    apply(at)
+    at.document["presets"] = document["presets"]
+    outcome = at.sweep(breakers=NEVER_TRIPS)
+    assert not outcome.ok
+    assert "are never live" in str(outcome.error)
+    # CONTROL: by the preset as it comes they may be.
+    apply(at)
+    sweep(at)
 
 
 OTHERWISE = {
