@@ -1,7 +1,7 @@
 """Databases that real applications have left, with careful settings and with first attempts.
 
 Each folder is what `python -m tests.applications.making` kept of one: its database, the listing of
-its bucket, and which objects live.
+its bucket, and which objects live. Without settings there, a preset has some: tests/presets.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class Application(Installation):
 
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(read("database.sql").encode())
-        document = yaml.safe_load(read("filejobs.yaml"))
-        entry = document["buckets"]["uploads"]
+        careful = (HERE / name / "filejobs.yaml").exists()
+        document = yaml.safe_load(read("filejobs.yaml")) if careful else {}
         made = cls(folder, url, bucket, client, s3.endpoint_url, document, name)
         client.create_bucket(Bucket=bucket)
-        entry |= {
-            "endpoint_url": s3.endpoint_url,
-            "region": "us-east-1",
-            "addressing": "path",
-            "access_key_id": {"env": "FILEJOBS_S3_ACCESS_KEY_ID"},
-            "secret_access_key": {"env": "FILEJOBS_S3_SECRET_ACCESS_KEY"},
-        }
+        made.entry.update(
+            endpoint_url=s3.endpoint_url,
+            region="us-east-1",
+            addressing="path",
+            access_key_id={"env": "FILEJOBS_S3_ACCESS_KEY_ID"},
+            secret_access_key={"env": "FILEJOBS_S3_SECRET_ACCESS_KEY"},
+        )
         return made
 
     @property

@@ -5,6 +5,8 @@
     python -m tests.applications.making mlflow   --with ~/venvs/mlflow
     python -m tests.applications.making directus --with ~/directus
     python -m tests.applications.making helpdesk --with ~/venvs/helpdesk
+    python -m tests.applications.making payload  --with ~/payload
+    python -m tests.applications.making strapi   --with ~/strapi
 
 Needs Debian's PostgreSQL (a pg_dump of the server's own version), and of
 
@@ -14,7 +16,15 @@ Needs Debian's PostgreSQL (a pg_dump of the server's own version), and of
 - mlflow: one with "mlflow<4" psycopg2-binary boto3;
 - helpdesk: one with "django<5.3" django-helpdesk==2.6.1 django-filer==3.6.0 django-machina==1.3.1
   "django-storages[s3]" "psycopg[binary]"; for `filejobs scan` alone, which was made without it;
-- directus: a folder with `npm install --ignore-scripts directus@11.1.0 pg`.
+- directus: a folder with `npm install --ignore-scripts directus@11.1.0 pg`;
+- payload: one with `npm install --ignore-scripts --legacy-peer-deps payload@3.90.2
+  @payloadcms/db-postgres@3.90.2 @payloadcms/storage-s3@3.90.1 sharp@0.33.5`;
+- strapi: one with `npm install --ignore-scripts --legacy-peer-deps @strapi/strapi@5.52.3
+  @strapi/provider-upload-aws-s3@5.52.3 pg@8 react@18 react-dom@18 react-router-dom@6
+  styled-components@6`.
+
+There are no packages of Supabase, Plane, Outline and Mattermost: their folders were written by
+hand, after the published schema that the head of `database.sql` names.
 
 The application's own script does what its users do, goes wrong as applications go wrong, and says
 which objects are dead by then. All others in the bucket live.
@@ -48,6 +58,8 @@ BUCKETS = {
     "directus": ["directus-app"],
     "mlflow": ["mlflow-app"],
     "helpdesk": ["helpdesk-app"],
+    "payload": ["payload-app"],
+    "strapi": ["strapi-app"],
 }
 WITHOUT_ROWS = {
     "django": ["django_migrations", "auth_permission", "auth_group_permissions"]
@@ -56,7 +68,9 @@ WITHOUT_ROWS = {
     "helpdesk": ["django_migrations", "auth_permission", "helpdesk_emailtemplate"]
     + ["forum_permission_forumpermission"],
     "mlflow": [],
+    "payload": ["payload_migrations"],
     "rails": [],
+    "strapi": ["strapi_[^c]*", "admin_*", "i18n_locale", "up_*"],
 }
 """Tables whose rows are many, or passwords, and name no file."""
 
@@ -110,10 +124,13 @@ def _use(name: str, where: Path | None, work: Path, environment: dict[str, str])
     if where is None:
         raise SystemExit(f"{name} needs --with")
     where = where.resolve()
-    if name == "directus":
-        subprocess.run(
-            [sys.executable, HERE / "directus_use.py", where], check=True, env=environment
-        )
+    if name in ("directus", "payload", "strapi"):
+        with_node: dict[str, list[str | Path]] = {
+            "directus": [sys.executable, HERE / "directus_use.py"],
+            "payload": ["node", HERE / "payload_use.mjs"],
+            "strapi": ["node", HERE / "strapi_use.cjs"],
+        }
+        subprocess.run([*with_node[name], where], check=True, env=environment, cwd=work)
     else:
         copy = shutil.copytree(HERE / "django_app", work / "app")
         script = copy / "use.py" if name == "django" else HERE / f"{name}_use.py"
