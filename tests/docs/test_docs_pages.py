@@ -71,4 +71,7 @@ def test_every_fence_is_closed(each: Page) -> None:
 
 def test_the_pages_by_hand_can_be_read() -> None:
     by_hand = [each for each in pages() if each.path.parent.name != "reference"]
-    assert sum(len(ANCHOR.sub("", each.text).split()) for each in by_hand) <= MOST_WORDS
+    texts = [ANCHOR.sub("", each.text) for each in by_hand]
+    # What stands between the cells of a table, and other signs, are no words.
+    words = [it for text in texts for it in text.split() if any(map(str.isalnum, it))]
+    assert len(words) <= MOST_WORDS
