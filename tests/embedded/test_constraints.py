@@ -72,6 +72,8 @@ def test_everything_that_pyproject_asks_for_is_pinned_within_its_bounds(python: 
     versions = applicable(python)
     assert len(declared()) > 20
     for requirement in declared():
+        if requirement.marker is not None and not requirement.marker.evaluate(environment(python)):
+            continue
         name = canonicalize_name(requirement.name)
         assert name in versions, f"{name} is not pinned for Python {python}: run make constraints"
         assert requirement.specifier.contains(versions[name]), f"{requirement} and {versions[name]}"
