@@ -54,7 +54,9 @@ def migrate(
     version has migrated. The role needs CREATE on the schema.
 
     What locks a large table says so before: nobody writes that table meanwhile, and a run or an
-    application that holds it makes the migration give up after seconds, with nothing changed.
+    application that holds it makes the migration give up after seconds, with nothing changed. An
+    index of a very large table is built before, CONCURRENTLY: that may take long, and locks out
+    nobody. What was built stays when the rest fails.
 
     Then compares the schema with what the migrations make: a trigger that somebody switched off,
     a constraint that is gone. Each is named with the statement that mends it, which is left to you.
@@ -76,12 +78,19 @@ def migrate(
         sys.stdout.write(_script(database))
         _require_unchanged(database)
         return
-    applied = migrations.migrate(make_conninfo(database.url, **database.tls), database.schema)
+    applied = migrations.migrate(
+        make_conninfo(database.url, **database.tls), database.schema, beforehand=_say_beforehand
+    )
     for migration in applied:
         typer.echo(f"applied {migration.name}")
     _require_unchanged(database)
     if not applied:
         typer.echo(f"nothing to do: the schema {database.schema} is up to date")
+
+
+def _say_beforehand(statement: str) -> None:
+    """Say what is built, because it may take an hour."""
+    typer.echo(f"first, while everybody goes on reading and writing: {statement}")
 
 
 def _tell_locks(database: Database) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from psycopg import sql
+from psycopg import errors, sql
 
 from filejobs_dagster.postgres.connect import Database, one
 from filejobs_dagster.text import Teaching
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import psycopg
     from psycopg.rows import TupleRow
@@ -87,8 +88,16 @@ def shipped() -> tuple[Migration, ...]:
     return tuple(found)
 
 
+# What a migration wants before it, of a table on which its own lock would be held for too long.
+_BEFOREHAND = re.compile(r"^((?:CREATE|REINDEX) INDEX CONCURRENTLY .*);$", re.MULTILINE)
+
+
 def migrate(
-    url: str, schema: str = "public", *, available: Sequence[Migration] | None = None
+    url: str,
+    schema: str = "public",
+    *,
+    available: Sequence[Migration] | None = None,
+    beforehand: Callable[[str], None] | None = None,
 ) -> list[Migration]:
     """Bring the schema to this version, in one transaction, and return what was applied.
 
@@ -98,21 +107,42 @@ def migrate(
         url: The database; the role needs CREATE on the schema.
         schema: Made when it does not exist.
         available: Other migrations than the shipped ones (for tests).
+        beforehand: Told of each index of a large table before it is built CONCURRENTLY, which locks
+            out nobody and may take long. None: a migration that wants one is refused, with the
+            statement as its hint.
 
     Raises:
         MigrationRefused: An applied file was changed, or the database is ahead of this version.
-        psycopg.Error: A statement failed; nothing of the run was kept.
+        psycopg.Error: A statement failed; nothing of the run was kept but indexes that were built
+            beforehand, which are used next time.
     """
     database = Database(url, schema)
+    try:
+        return _apply(database, shipped() if available is None else available)
+    except errors.ObjectNotInPrerequisiteState as refused:
+        wanted = _BEFOREHAND.findall(refused.diag.message_hint or "")
+        if beforehand is None or not wanted:
+            raise
+    with database.connect("indexes before a migration") as connection:
+        connection.execute("SET statement_timeout = 0")
+        for statement in wanted:
+            beforehand(statement)
+            # Another caller may have built it meanwhile.
+            with suppress(errors.DuplicateTable):
+                connection.execute(statement.encode())
+    return _apply(database, shipped() if available is None else available)
+
+
+def _apply(database: Database, available: Sequence[Migration]) -> list[Migration]:
     with (
         database.connect("migrate") as connection,
         database.transaction(connection, unlimited=True) as cursor,
     ):
         _wait_for_other_migrations(cursor)
-        if not _schema_exists(cursor, schema):
-            cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        if not _schema_exists(cursor, database.schema):
+            cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(database.schema)))
         cursor.execute(RECORD_TABLE)
-        outstanding = _outstanding(cursor, shipped() if available is None else available)
+        outstanding = _outstanding(cursor, available)
         for migration in outstanding:
             # The text is a file of this package and holds no parameters.
             cursor.execute(migration.text.encode())

@@ -164,6 +164,39 @@ def test_a_large_table_is_not_locked_for_an_index_and_the_operator_is_told_what_
         other.execute("ALTER TABLE file VALIDATE CONSTRAINT file_deleted_at_is_a_date")
 
 
+def test_indexes_of_a_large_table_are_built_before_while_others_write(
+    empty_database_url: str, connection: psycopg.Connection
+) -> None:
+    built_small = definitions(connection)
+    available = [*before(empty_database_url), migration(small_up_to=-1)]
+    said: list[str] = []
+    with psycopg.connect(empty_database_url) as writer:
+        # CONTROL: one that is not built so waits for this writer, and gives up.
+        writer.execute("LOCK TABLE file IN ROW EXCLUSIVE MODE")
+        with psycopg.connect(empty_database_url, autocommit=True) as other:
+            other.execute("SET lock_timeout = '200ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                other.execute("CREATE INDEX waits ON file (id)")
+        writer.rollback()
+
+        def write(statement: str) -> None:
+            said.append(statement)
+            writer.execute(
+                "INSERT INTO file (id, state, storage_key) VALUES (gen_random_uuid(), 'ready', %s)",
+                (f"files/{len(said)}",),
+            )
+            # It waits for who has written before it began, and for nobody who comes later.
+            writer.commit()
+
+        migrate(empty_database_url, available=available, beforehand=write)
+    assert [it.split()[:4] for it in said] == [
+        ["CREATE", "INDEX", "CONCURRENTLY", name] for name in sorted(built_small)
+    ]
+    with psycopg.connect(empty_database_url) as now:
+        assert definitions(now) == built_small
+        assert now.execute("SELECT count(*) FROM file").fetchone() == (3,)
+
+
 def test_an_index_that_was_not_finished_is_not_taken_for_one(empty_database_url: str) -> None:
     earlier = before(empty_database_url)
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
