@@ -199,8 +199,10 @@ class Deleting:
         self._asked: Sequence[Target] = ()
         self._sent = 0
         self._busy_in_a_row = 0
-        # Of the threads beside ours: what each sends, and what of that botocore has sent already.
+        # Of the threads beside ours: what each sends, until when its questions and its proof hold,
+        # and what of that botocore has sent already.
         self._beside: dict[int, Target] = {}
+        self._holds_until: dict[Target, float] = {}
         self._sent_beside: set[Target] = set()
 
     def run(self, *, one_by_one: bool = False) -> dict[Target, Verdict]:
@@ -276,6 +278,7 @@ class Deleting:
                     if not self._not_withdrawn([target], again=False):
                         continue
                     self._asked, self._sent = [target], 0
+                    self._holds_until[target] = time.monotonic() + HOLDS
                     try:
                         self._prove()
                     except _Withdrawn:
@@ -306,6 +309,7 @@ class Deleting:
             return lambda: answer
         finally:
             self._sent_beside.discard(target)
+            self._holds_until.pop(target, None)
             del self._beside[thread]
 
     def _land_after_all(
@@ -500,8 +504,12 @@ class Deleting:
                 # botocore tries again by itself, and nothing was proven since.
                 self._unsettled.add(flying)
                 raise _Withdrawn
-            if flying is not None:
-                self._sent_beside.add(flying)
+            if flying is None:
+                return
+            if time.monotonic() >= self._holds_until[flying]:
+                # Between its proof and this moment botocore may have waited for credentials.
+                raise _Withdrawn
+            self._sent_beside.add(flying)
             return
         self._sent += 1
         if self._sent > 1:

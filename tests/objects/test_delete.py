@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import urllib.request
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -14,6 +15,7 @@ from moto.s3.models import s3_backends
 from tenacity import wait_none
 
 from filejobs_dagster.book.outcomes import Fate, ProofRefused, StorageRejected
+from filejobs_dagster.objects import sending
 from filejobs_dagster.objects.client import make_client
 from filejobs_dagster.objects.judgement import LastQuestion
 from filejobs_dagster.objects.sending import FEWEST_TO_FLY, MOST_TRIES, Deleting
@@ -555,6 +557,32 @@ def test_botocore_does_not_send_one_again_before_its_questions_were_asked_again(
     sent = [it for it in scripted.of("DELETE") if "05" in it.path]
     assert (work.verdicts[Target(ALONE[5])].fate is Fate.KEPT) is not careless
     assert len(sent) == (2 if careless else 1)
+
+
+@pytest.mark.parametrize("holds", [sending.HOLDS, 0.05], ids=["in time", "too late"])
+def test_what_botocore_keeps_waiting_after_its_proof_is_proven_anew_before_it_is_sent(
+    scripted: ScriptedS3, scripted_client: S3Client, monkeypatch: pytest.MonkeyPatch, holds: float
+) -> None:
+    monkeypatch.setattr(sending, "HOLDS", holds)
+    main, taken_over = threading.get_ident(), threading.Event()
+
+    def wait_for_credentials(**_: object) -> None:
+        if threading.get_ident() != main:
+            time.sleep(0.2)
+            taken_over.set()
+
+    def prove() -> None:
+        if taken_over.is_set():
+            raise ConnectionError("another run has taken over")
+
+    scripted.script = lambda _request: Answer(204)
+    scripted_client.meta.events.register("before-sign.s3.DeleteObject", wait_for_credentials)
+    with pytest.raises(ProofRefused, match="taken over") as caught:
+        delete_objects(scripted_client, "acme", ALONE, before_request=prove)
+    sent = len(scripted.requests)
+    assert (sent > 0) is (holds > 1)
+    assert len(caught.value.so_far.deleted) == sent
+    assert len(caught.value.unanswered) == len(ALONE) - sent
 
 
 # Whatever the server says
