@@ -56,19 +56,23 @@ class Present:
     lock: Locked | None = None
 
 
-def found_for_less(client: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, Present]:
+def found_for_less(
+    client: S3Client, bucket: str, keys: Sequence[str], *, by_listing: bool = True
+) -> dict[str, Present]:
     """Return what is there of the keys, as far as that can be had for less than a HEAD each.
 
     Args:
         client: From `make_client`.
         bucket: The bucket's name.
         keys: Exact keys. Versions and locks are not told.
+        by_listing: False where it counts what is there at this moment: some servers keep their
+            listing apart from the objects, and it follows them by seconds or minutes.
     """
     if len(keys) < FEWEST_KEYS:
         return {}
     faster = faster_client(client, bucket)
     cost = ENTRIES_PER_HEAD if faster is None or faster.broken else ENTRIES_PER_FASTER_HEAD
-    found = found_by_listing(client, bucket, keys, entries_per_head=cost)
+    found = found_by_listing(client, bucket, keys, entries_per_head=cost) if by_listing else {}
     others = [key for key in keys if key not in found]
     return found if faster is None else found | faster.found(others)
 

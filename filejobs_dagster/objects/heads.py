@@ -55,6 +55,7 @@ def look_at_targets(
     *,
     threads: int = THREADS,
     without_versions: bool = False,
+    by_listing: bool = False,
 ) -> dict[Target, CloseSighting]:
     """Ask for each target whether it is there, as closely as a deletion needs to know it.
 
@@ -65,6 +66,8 @@ def look_at_targets(
         threads: How many requests are under way at once.
         without_versions: True where the bucket keeps no versions, and so knows no locks either:
             what can be found for less than a HEAD then says all that a HEAD would.
+        by_listing: True where a listing may say it, too, although it may be behind: the deletion
+            that follows names the ETag, and the server obeys that.
 
     Raises:
         StorageRejected: No request can succeed: credentials, connection, throttling.
@@ -72,7 +75,7 @@ def look_at_targets(
     listed: dict[str, Present] = {}
     if without_versions:
         keys = [it.key for it in targets if it.version is None]
-        listed = found_for_less(client, bucket, keys)
+        listed = found_for_less(client, bucket, keys, by_listing=by_listing)
     seen: dict[Target, CloseSighting] = {
         it: listed[it.key] for it in targets if it.version is None and it.key in listed
     }

@@ -146,6 +146,7 @@ class Judgement(LastQuestion):
         pace: AdaptiveRate,
         respects_locks: bool,
         without_versions: bool = False,
+        by_listing: bool = False,
         seen: dict[str, Present] | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
@@ -158,6 +159,7 @@ class Judgement(LastQuestion):
             pace: How fast to send.
             respects_locks: True where a deletion would meet the lock of the current version.
             without_versions: As `look_at_targets` takes it.
+            by_listing: The same.
             seen: Where the last look at each object is kept.
         """
         self._expected = dict(orphans)
@@ -167,6 +169,7 @@ class Judgement(LastQuestion):
         self._pace = pace
         self._respects_locks = respects_locks
         self._without_versions = without_versions
+        self._by_listing = by_listing
         self.seen = {} if seen is None else seen
 
     def pause(self, targets: int) -> None:
@@ -180,7 +183,11 @@ class Judgement(LastQuestion):
     def _the_same(self, keys: Sequence[str]) -> Sequence[str]:
         targets = [Target(key, self._expected[key].version) for key in keys]
         seen = look_at_targets(
-            self._client, self._bucket, targets, without_versions=self._without_versions
+            self._client,
+            self._bucket,
+            targets,
+            without_versions=self._without_versions,
+            by_listing=self._by_listing,
         )
         if any(isinstance(sighting, Absent) for sighting in seen.values()):
             require_bucket(self._client, self._bucket)

@@ -141,6 +141,7 @@ class Removing:
             pace=self._pace,
             respects_locks=self._deletion_mode.purges,
             without_versions=self._deletion_mode.versioning == "off",
+            by_listing=self._deletion_mode.names_etag,
             seen=self._seen,
         )
 

@@ -17,7 +17,7 @@ from tenacity import wait_none
 from filejobs_dagster.book.outcomes import Fate, ProofRefused, StorageRejected
 from filejobs_dagster.objects import sending
 from filejobs_dagster.objects.client import make_client
-from filejobs_dagster.objects.judgement import LastQuestion
+from filejobs_dagster.objects.judgement import HOLDS, LastQuestion
 from filejobs_dagster.objects.sending import FEWEST_TO_FLY, MOST_TRIES, Deleting
 from filejobs_dagster.objects.targets import Target
 from tests.objects.buckets import BucketForTests
@@ -559,7 +559,7 @@ def test_botocore_does_not_send_one_again_before_its_questions_were_asked_again(
     assert len(sent) == (2 if careless else 1)
 
 
-@pytest.mark.parametrize("holds", [sending.HOLDS, 0.05], ids=["in time", "too late"])
+@pytest.mark.parametrize("holds", [HOLDS, 0.05], ids=["in time", "too late"])
 def test_what_botocore_keeps_waiting_after_its_proof_is_proven_anew_before_it_is_sent(
     scripted: ScriptedS3, scripted_client: S3Client, monkeypatch: pytest.MonkeyPatch, holds: float
 ) -> None:

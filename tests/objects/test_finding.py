@@ -6,10 +6,15 @@ import contextlib
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tenacity import wait_none
 
+from filejobs_dagster.book.outcomes import Fate
+from filejobs_dagster.objects.adaptive_rate import AdaptiveRate
+from filejobs_dagster.objects.deletion_mode import DeletionMode
 from filejobs_dagster.objects.finding import (
     ENTRIES_PER_HEAD,
     FEWEST_KEYS,
@@ -21,9 +26,10 @@ from filejobs_dagster.objects.finding import (
     found_for_less,
 )
 from filejobs_dagster.objects.heads import look_at_targets, measure
-from filejobs_dagster.objects.targets import Target
+from filejobs_dagster.objects.removing import Removing
+from filejobs_dagster.objects.targets import Expected, Target
 from tests.objects.odd_keys import ODD_KEYS
-from tests.objects.scripted import XML, Answer, Request, ScriptedS3
+from tests.objects.scripted import XML, Answer, Request, ScriptedS3, result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -193,6 +199,47 @@ def test_a_variable_that_names_another_server_does_not_lead_it_there(
     asked = by_faster(scripted.requests)
     assert len(asked) == len(SCATTERED)
     assert not any("somebody-else" in it.headers["authorization"] for it in asked)
+
+
+@pytest.mark.parametrize(
+    ("conditional", "goes"), [("ignored", False), (None, False), ("honoured", True)]
+)
+def test_a_listing_that_is_behind_lets_nothing_go_that_was_written_again(
+    scripted: ScriptedS3, scripted_client: S3Client, conditional: Any, *, goes: bool
+) -> None:
+    seen = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
+    entries = "".join(
+        f"<Contents><Key>{key}</Key><Size>0</Size><ETag>old</ETag>"
+        f"<LastModified>{seen.isoformat()}</LastModified></Contents>"
+        for key in KEYS
+    )
+    listed = f"{XML}<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+
+    def script(request: Request) -> Answer:
+        if request.method == "POST":
+            # Of a server that honours the condition, this is a refusal.
+            return Answer(200, result(refused=dict.fromkeys(request.named_keys(), "AccessDenied")))
+        return Answer(200, listed) if is_listing(request) else there(request)
+
+    scripted.script = script
+    removing = Removing(
+        scripted_client,
+        "acme",
+        [Expected(key.encode(), "old", 0, int(seen.timestamp() * 1000)) for key in KEYS],
+        owned=lambda _: None,
+        admit=lambda _: {},
+        before_request=lambda: None,
+        deletion_mode=DeletionMode(conditional=conditional),
+        wait=wait_none(),
+        pace=AdaptiveRate(),
+    )
+    outcomes = removing.run()
+    assert bool(scripted.of("POST")) is goes
+    # Whatever goes by a listing goes on the condition that it is what was listed.
+    for request in scripted.of("POST"):
+        assert request.body.count("<ETag>old</ETag>") == len(request.named_keys())
+    if not goes:
+        assert {it.fate for it in outcomes} == {Fate.CHANGED}
 
 
 @ITS_OWN
