@@ -1322,8 +1322,6 @@ def test_a_row_whose_object_stands_in_a_column_that_nobody_declared_stays_with_i
     world.app("UPDATE documents SET url = 'https://cdn.example.com/' || storage_key")
     world.create(elsewhere)
     world.declare(MAY_BE_EMPTY)
-    # A portion of its own for each: what was found of an earlier one still counts.
-    monkeypatch.setattr(reservations_collection, "MOST_AT_ONCE", 1)
     if not careful:
         monkeypatch.setattr(Collection, "_search_of_names", lambda _: None)
 

@@ -341,21 +341,19 @@ class Copies:
             else:
                 self._stays(copy, "unknown shape", why.decode())
         found = self._elsewhere.found
-        free: list[Copy] = []
         for start in range(0, len(known), MOST_AT_ONCE):
             some = known[start : start + MOST_AT_ONCE]
-            originals = [copy.original.encode() for copy in some]
-            self._elsewhere.search(originals, forget_others=True)
-            require_searched(found)
-            # Before the next portion is looked for: then only the counts of this one are known.
-            for copy, original in zip(some, originals, strict=True):
-                naming = found.named.get(original)
-                if naming is None:
-                    free.append(copy)
-                else:
-                    self._stays(copy, "named elsewhere", naming.column)
+            self._elsewhere.search([copy.original.encode() for copy in some])
         if known:
             self._books.facts |= found.as_detail()
+            require_searched(found)
+        free: list[Copy] = []
+        for copy in known:
+            naming = found.named.get(copy.original.encode())
+            if naming is None:
+                free.append(copy)
+            else:
+                self._stays(copy, "named elsewhere", naming.column)
         return [copy for portion in _portions(free) for copy in self._not_back(portion)]
 
     def _not_back(self, copies: Sequence[Copy]) -> list[Copy]:

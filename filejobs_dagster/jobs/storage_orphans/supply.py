@@ -110,7 +110,7 @@ class NotNamedElsewhere:
         """
         found = self._elsewhere.found
         while not self._held and (portion := self._supply.take(MOST_AT_ONCE)):
-            self._elsewhere.search(portion, forget_others=True)
+            self._elsewhere.search(portion)
             if self._live:
                 require_searched(found)
             self._held = [key for key in portion if key not in found.named]

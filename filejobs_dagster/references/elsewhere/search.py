@@ -334,20 +334,17 @@ class Elsewhere:
         self._of_pass = frozenset(held)
         return {key: naming.column.encode() for key, naming in self.found.named.items()}
 
-    def search(self, keys: Sequence[bytes], *, forget_others: bool = False) -> None:
+    def search(self, keys: Sequence[bytes]) -> None:
         """Look for candidates that were not looked for before, and add it to what was found.
 
         Args:
             keys: Candidates, in portions of at most `MOST_AT_ONCE`.
-            forget_others: True for who asks of each portion right after it, and never again: of
-                those of earlier ones the counts alone are kept, and what the pass had looked for.
         """
         wanted = [key for key in dict.fromkeys(keys) if key not in self.found.asked]
         if not wanted:
             return
-        if forget_others:
-            # It may be a million.
-            self.found.forget(self._of_pass.union(keys))
+        # A run may look for a million, a portion after another, and asks of each only right after.
+        self.found.forget(self._of_pass.union(keys))
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
         needles = Needles(wanted, self._owned, self._of_many, of_rows=bool(self._own_rows))

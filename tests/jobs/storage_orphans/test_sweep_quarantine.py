@@ -369,14 +369,9 @@ def names_elsewhere(sweep: Sweeper, key: str) -> None:
     sweep.installation.execute("INSERT INTO note VALUES (%s)", (f"see {key}",))
 
 
-@pytest.mark.parametrize("at_once", [expiring.MOST_AT_ONCE, 1])
 def test_a_copy_that_a_column_names_by_now_stays(
-    sweep: Sweeper,
-    much_later: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
-    at_once: int,
+    sweep: Sweeper, much_later: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(expiring, "MOST_AT_ONCE", at_once)
     sweep.installation.keeps()
     went(sweep, *ORPHANS)
     names_elsewhere(sweep, "files/a")

@@ -415,7 +415,7 @@ def test_what_is_looked_for_portion_by_portion_is_counted_whole_and_only_the_las
     of_pass, later = keys[:30], [keys[start : start + 90] for start in range(30, 300, 90)]
     one.look_for(iter([of_pass]), iter([]))
     for portion in later:
-        one.search(portion, forget_others=True)
+        one.search(portion)
         # Whoever deletes asks right after: also of what the pass has found.
         assert {key for key in (*of_pass, *portion) if key in one.found.named} == {
             key for key in keys[::3] if key in of_pass or key in portion
@@ -426,5 +426,5 @@ def test_what_is_looked_for_portion_by_portion_is_counted_whole_and_only_the_las
     [column] = said["named_elsewhere"]
     assert (column["column"], column["candidates"]) == ("public.named.a", 100)
     # What is known already is not looked for again.
-    one.search(portion, forget_others=True)
+    one.search(portion)
     assert one.found.looked_for == 300
