@@ -27,6 +27,7 @@ from filejobs_dagster.jobs.upload_reservations.operator_table import OperatorTab
 from filejobs_dagster.ledger.outcome import Trigger
 from filejobs_dagster.ledger.progress import RunIdentity
 from filejobs_dagster.objects.client import make_client
+from filejobs_dagster.references.elsewhere import search as searching
 from filejobs_dagster.references.elsewhere.search import Elsewhere
 from filejobs_dagster.registry import BY_NAME
 from filejobs_dagster.settings import read_settings
@@ -1381,6 +1382,33 @@ def test_a_search_that_found_nothing_holds_for_a_day_by_the_same_rules(
     world.declare(MAY_BE_EMPTY | {"where": "status = 'reserved' AND true"})
     assert [collect("named.png"), collect(), collect("g.png")] == [[1], [1], [2]]
     assert world.keys() == {"files/named.png"}
+
+
+@pytest.mark.parametrize("portion", [1, 2, 3, 20_000])
+def test_what_a_first_portion_has_found_is_still_known_after_the_second(
+    world: World, monkeypatch: pytest.MonkeyPatch, portion: int
+) -> None:
+    for module in (reservations_collection, searching):
+        monkeypatch.setattr(module, "MOST_AT_ONCE", portion)
+    world.create(DOCUMENTS)
+    world.create("CREATE TABLE thumb (document uuid REFERENCES documents, key text)")
+    world.create("CREATE TABLE post AS SELECT 'see files/a.png and files/t/b.webp'::text AS body")
+    names = [f"{letter}.png" for letter in "abcdef"]
+    world.rows(**dict.fromkeys(names, "reserved"))
+    world.put("files/t/b.webp")
+    world.app(
+        "INSERT INTO thumb SELECT id, 'files/t/b.webp' FROM documents"
+        " WHERE storage_key = 'files/b.png'"
+    )
+    below = {"table": "public.thumb", "column": "document", "key": "key", "min_rows": 0}
+    world.declare({**MAY_BE_EMPTY, "also_delete": [below]})
+
+    outcome = world.collect()
+
+    assert outcome.ok, outcome.error
+    assert world.keys() == {"files/a.png", "files/b.png", "files/t/b.webp"}
+    assert outcome.detail["classes"]["named elsewhere"] == 2
+    assert outcome.detail["search"]["looked_for"] == len(names) + 1
 
 
 @pytest.mark.parametrize("says_so", [True, False])

@@ -341,9 +341,7 @@ class Copies:
             else:
                 self._stays(copy, "unknown shape", why.decode())
         found = self._elsewhere.found
-        for start in range(0, len(known), MOST_AT_ONCE):
-            some = known[start : start + MOST_AT_ONCE]
-            self._elsewhere.search([copy.original.encode() for copy in some])
+        self._elsewhere.search([copy.original.encode() for copy in known])
         if known:
             self._books.facts |= found.as_detail()
             require_searched(found)

@@ -318,8 +318,7 @@ class Collection(collection.Collection[Reservation]):
             last = self._source.read(ahead[-1], begins, before, size)
             ahead += last
         keys = [row.key for row in ahead] + self._source.keys_beside(ahead)
-        for start in range(0, len(keys), MOST_AT_ONCE):
-            elsewhere.search([key.encode() for key in keys[start : start + MOST_AT_ONCE]])
+        elsewhere.search([key.encode() for key in keys])
         found.candidates = len(found.asked)
         # What a source names that is another one than these rows is the gate's to keep.
         own = frozenset[str]().union(*(source.own_sources() for source in self._sources))

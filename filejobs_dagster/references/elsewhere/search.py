@@ -338,13 +338,18 @@ class Elsewhere:
         """Look for candidates that were not looked for before, and add it to what was found.
 
         Args:
-            keys: Candidates, in portions of at most `MOST_AT_ONCE`.
+            keys: Candidates, about `MOST_AT_ONCE` for what memory and one reading are worth. What
+                was found of all of these is known until the next search, however many there are.
         """
         wanted = [key for key in dict.fromkeys(keys) if key not in self.found.asked]
         if not wanted:
             return
-        # A run may look for a million, a portion after another, and asks of each only right after.
+        # A run may look for a million, one search after another, and asks of each only right after.
         self.found.forget(self._of_pass.union(keys))
+        for start in range(0, len(wanted), MOST_AT_ONCE):
+            self._search_portion(wanted[start : start + MOST_AT_ONCE])
+
+    def _search_portion(self, wanted: Sequence[bytes]) -> None:
         started = time.monotonic()
         ends_at = min(self._ends_at, started + self._settings.max_time.total_seconds())
         needles = Needles(wanted, self._owned, self._of_many, of_rows=bool(self._own_rows))

@@ -383,6 +383,21 @@ def test_a_copy_that_a_column_names_by_now_stays(
     assert kept(sweep) == ["files/a"]
 
 
+def test_a_copy_that_an_earlier_portion_has_found_named_stays_after_the_next_one(
+    sweep: Sweeper, much_later: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A page goes over what is searched at once: what is found first is not forgotten for it.
+    for module in (expiring, search):
+        monkeypatch.setattr(module, "MOST_AT_ONCE", 1)
+    sweep.installation.keeps()
+    went(sweep, *ORPHANS)
+    names_elsewhere(sweep, "files/a")
+    much_later()
+    detail = sweep().detail
+    assert detail["fates"]["copy in quarantine: named elsewhere"] == 1
+    assert kept(sweep) == ["files/a"]
+
+
 def test_control_without_the_search_that_copy_is_lost(
     sweep: Sweeper, much_later: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
