@@ -273,7 +273,8 @@ TEXT = {
     "demo", "dev", "init", "man", "migrate", "bucket adopt", "apply", "audit keygen",
     "audit restore", "audit prove", "audit hold set", "audit hold release", "open", "hold",
     "release", "mute", "unmute", "record", "drain", "backfill",
-    "preset apply", "preset new", "uploads retry", "alert", "metrics", "serve-trigger", "live", "ready",
+    "preset apply", "preset new", "uploads retry", "alert", "metrics", "serve-trigger", "live",
+    "ready",
     # JSON in any case.
     "bucket policy", "settings schema",
 }  # fmt: skip
