@@ -170,6 +170,9 @@ def test_control_a_run_that_begins_while_the_code_server_ends_fails(deployment: 
 
         (run,) = wait_until(ended, "the other run is over", 240)
     assert run.status is dg.DagsterRunStatus.FAILURE
+    # The sensors that record it are asked of a code server: the next one, as after any redeploy.
+    wait_until(lambda: server.poll() is not None, "the code server has ended", 180)
+    deployment.start_code_server()
 
     def recorded_as() -> list[str]:
         records: list[dict[str, Any]] = deployment.installation.records()
