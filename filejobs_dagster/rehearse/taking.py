@@ -116,9 +116,10 @@ _RELATIONS_THERE = """
 SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 """
 
-_SIZE_OF_PARTITIONS = """
-SELECT coalesce(sum(pg_total_relation_size(relid)), 0)
-  FROM pg_partition_tree(to_regclass(%s))
+# A table without partitions has no tree, and one with them has no bytes of its own.
+_SIZE = """
+SELECT coalesce(sum(pg_total_relation_size(relid)), pg_total_relation_size(to_regclass(%(table)s)))
+  FROM pg_partition_tree(to_regclass(%(table)s))
 """
 
 # An array's element is made, and the array comes with it.
@@ -865,8 +866,8 @@ class _Copy:
         total = 0
         for name, columns in wanted.items():
             identifier = sql.Identifier(*name).as_string(cursor)
-            row = cursor.execute(_SIZE_OF_PARTITIONS.encode(), (identifier,)).fetchone()
-            size = max(int(row[0]) if row else 0, relations[name].bytes if name in relations else 0)
+            size = int(one(cursor.execute(_SIZE.encode(), {"table": identifier}))[0] or 0)
+            size = max(size, relations[name].bytes if name in relations else 0)
             total += size
             self._taken.tables[".".join(name)] = columns
             self._say(f"{'.'.join(name)}: {size / 1e6:,.1f} MB, of it {', '.join(columns)}")

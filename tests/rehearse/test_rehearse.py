@@ -720,6 +720,8 @@ def test_views_partitions_types_of_ones_own_and_odd_keys_come_and_so_do_the_othe
     assert found["taken"]["tables"]["public.photos"] == ["key"]
     assert found["taken"]["missing"] == []
     assert any(line.startswith("public.documents: ") for line in lines)
+    # Of the own tables, too, which were made with keys and rows.
+    assert not any(line.startswith("public.file: 0.0 MB") for line in lines), lines
     documents, files = sorted(found["others"], key=lambda it: it["job"], reverse=True)
     assert [it["ok"] for it in documents["runs"]] == [True, True], documents
     assert documents["rows"] == {"public.documents": 1}
