@@ -270,7 +270,7 @@ def apply(  # noqa: PLR0917 (each is an option)
     `preset apply --again` has been put into the file.
 
     [bold]Examples[/bold]
-      filejobs preset apply rails --bucket acme-files --installation acme > filejobs.yaml
+      filejobs preset apply rails --bucket acme-files --installation acme --output filejobs.yaml
       filejobs preset apply rails --again
 
     [bold]Exit codes[/bold]
@@ -284,12 +284,17 @@ def apply(  # noqa: PLR0917 (each is an option)
     if output is not None and output.exists():
         print_error(f"{output} is there already, and nothing was written: give another --output.")
         raise typer.Exit(terminal.FAILED)
+    if again and bucket is not None:
+        raise typer.BadParameter(
+            "--again is about a filejobs.yaml: leave it out, and name the bucket by --entry",
+            param_hint="--bucket",
+        )
     place = _Place.of(Invocation.of(context), preset, bucket, database_url, endpoint_url, region,
                       entry)  # fmt: skip
     if app_database_env is not None:
         place.app_env = app_database_env
     with _asked(place, preset, values) as (fit, facts, connection):
-        if again and fit.fits:
+        if fit.fits:
             _measure(fit, place, preset, facts, connection)
     if not fit.fits:
         print_error(sanitize(f"It does not fit: {' '.join(fit.why_not)}"))
@@ -308,7 +313,11 @@ def apply(  # noqa: PLR0917 (each is an option)
     except OSError as error:
         print_error(f"{output} cannot be written ({error.strerror}): give another --output.")
         raise typer.Exit(terminal.FAILED) from None
-    typer.echo(f"Wrote {output}: everything in it is dry. Read it, then `filejobs doctor`.")
+    typer.echo(
+        f"Wrote {output}: put its `presets:` into filejobs.yaml, then `filejobs doctor`."
+        if again
+        else f"Wrote {output}: everything in it is dry. Read it, then `filejobs doctor`."
+    )
 
 
 @app.command()
@@ -337,7 +346,7 @@ def new(
     take_scan(from_scan, answers)
     usable = [it for it in answers.sources if it.usable]
     tables = sorted({it.measured.partition(":")[0].rpartition(".")[0] for it in usable})
-    known = " and ".join(f"to_regclass('{it}') is not null" for it in tables) or "true"
+    known = " and ".join(f"to_regclass({_quoted(it)}) is not null" for it in tables) or "true"
     typer.echo("# The package filejobs_dagster.presets says what each key means.")
     typer.echo(
         written(
@@ -360,8 +369,8 @@ def new(
                 "bucket": {
                     **(
                         {"owns_whole_bucket": True}
-                        if answers.whole_bucket or not answers.owns
-                        else {"owns": answers.owns}
+                        if answers.whole_bucket
+                        else {"owns": answers.owns or [TO_NAME]}
                     ),
                     "min_age": "48h",
                     "sources": [
@@ -376,6 +385,17 @@ def new(
         ),
         nl=False,
     )
+
+
+TO_NAME = "name-the-folder-that-only-this-application-writes-in/"
+"""What a preset owns of which a scan could not tell it: never the whole bucket by silence."""
+
+
+def _quoted(table: str) -> str:
+    """A table's name for `to_regclass`, which folds the case of what is not quoted."""
+    schema, _, name = table.partition(".")
+    named = ".".join('"{}"'.format(it.replace('"', '""')) for it in (schema, name))
+    return "'{}'".format(named.replace("'", "''"))
 
 
 def _if_any(key: str, said: list[Any]) -> dict[str, list[Any]]:
@@ -460,14 +480,14 @@ class _Place:
         from filejobs_dagster.postgres.connect import Database  # noqa: PLC0415 (--help is fast)
 
         settings = invocation.require()
-        recorded = next((it for it in settings.presets if _is(it.name, preset)), None)
-        names = [recorded.bucket] if recorded and not entry else settings.entries_meant
+        by_it = {it.bucket: it for it in settings.presets if _is(it.name, preset)}
+        names = list(by_it) or settings.entries_meant
         if entry is None and len(names) == 1:
             (entry,) = names
         if entry is None or entry not in settings.buckets:
             known = ", ".join(settings.buckets) or "none"
             raise typer.BadParameter(f"name one of {known}", param_hint="--entry")
-        bucket = settings.buckets[entry]
+        bucket, recorded = settings.buckets[entry], by_it.get(entry)
         database, app_env = Database.of(settings.database), None
         if recorded is not None and recorded.database is not None:
             app_env = recorded.database.url.env

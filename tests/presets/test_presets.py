@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from filejobs_dagster import presets
 from filejobs_dagster.cli.main import app
+from filejobs_dagster.cli.preset import TO_NAME
 from filejobs_dagster.door.guards import GUARDS, Presets
 from filejobs_dagster.postgres.connect import Database
 from filejobs_dagster.presets.preset import PresetError, load, names, page, probe
@@ -350,10 +351,18 @@ def test_it_does_not_fit_another_application_or_where_objects_are_elsewhere(
     said = call(at, "check", "rails", *here(at), "--set", "service=backup", "--json")
     assert said.exit_code == 1, said.output
     assert not json.loads(said.stdout)["fits"]
+    said = call(at, "apply", "rails", *here(at), "--set", "service=backup")
+    assert (said.exit_code, said.stdout) == (1, "")
+    said = call(at, "apply", "rails", "--again", *here(at))
+    assert said.exit_code == 64
+    assert "--entry" in said.stderr
 
 
 @pytest.mark.parametrize("application", ["rails"], indirect=True)
-def test_a_scan_starts_a_preset_that_can_be_checked(at: Application) -> None:
+@pytest.mark.parametrize("table", ["active_storage_blobs", "It's Blobs"])
+def test_a_scan_starts_a_preset_that_can_be_checked(at: Application, table: str) -> None:
+    if table != "active_storage_blobs":
+        at.execute(f'ALTER TABLE active_storage_blobs RENAME TO "{table}"')
     scanned = CliRunner().invoke(app, ["scan", *here(at), "--json"])
     assert scanned.exit_code == 0, scanned.output
     (at.folder / "scan.json").write_text(scanned.stdout)
@@ -361,9 +370,16 @@ def test_a_scan_starts_a_preset_that_can_be_checked(at: Application) -> None:
     said = call(at, "new", "acme", "--from-scan", str(at.folder / "scan.json"))
     assert said.exit_code == 0, said.output
     made.write_text(said.stdout)
-    assert load(str(made)).watches == ["public.active_storage_blobs"]
+    assert load(str(made)).watches == [f"public.{table}"]
     said = call(at, "check", str(made), *here(at))
     assert said.exit_code == 0, said.output
+
+    # Of which a scan could not tell what is owned, that is not the whole bucket.
+    document = json.loads(scanned.stdout)
+    document["prefixes"] = []
+    (at.folder / "scan.json").write_text(json.dumps(document))
+    said = call(at, "new", "acme", "--from-scan", str(at.folder / "scan.json"))
+    assert yaml.safe_load(said.stdout)["bucket"]["owns"] == [TO_NAME]
 
 
 # The script of Django -------------------------------------------------------------------------
