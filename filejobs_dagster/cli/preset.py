@@ -380,7 +380,7 @@ def new(
                     **_if_any("rewrites", [one for it in usable for one in it.rewrites]),
                 },
                 "jobs": {"storage_orphans": {}},
-                "traps": ["TODO: what a team falls into"],
+                "traps": ["Write here what a team falls into."],
             }
         ),
         nl=False,

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -334,7 +335,16 @@ def load(name: str) -> Preset:
     Raises:
         PresetError: There is none, or it has mistakes; all of them are named.
     """
-    own = "/" in name or name.endswith(".yaml")
+    return _read(name, own=True) if "/" in name or name.endswith(".yaml") else _of_package(name)
+
+
+@cache
+def _of_package(name: str) -> Preset:
+    """Read once: a live run asks before each of its requests, and the package stays as it is."""
+    return _read(name, own=False)
+
+
+def _read(name: str, *, own: bool) -> Preset:
     if not own and name not in names():
         raise PresetError(f"There is no preset {shown(name)}; {nearest(name, names())}.")
     try:

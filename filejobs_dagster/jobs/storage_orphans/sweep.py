@@ -46,10 +46,7 @@ from filejobs_dagster.objects.client import BucketUnavailable, check_access
 from filejobs_dagster.objects.deletion_mode import VersioningUnknown, deletion_mode_of
 from filejobs_dagster.postgres.connect import one
 from filejobs_dagster.postgres.primary import server_state
-from filejobs_dagster.references.elsewhere.search import (
-    Elsewhere,
-    unsearched_in_words,
-)
+from filejobs_dagster.references.elsewhere.search import Elsewhere, unsearched_in_words
 from filejobs_dagster.references.transforms import Rewrites
 from filejobs_dagster.run_context import JobFailed
 from filejobs_dagster.streams import NotEnoughRoom, Scratch
